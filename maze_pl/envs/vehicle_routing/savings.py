@@ -103,19 +103,24 @@ class Savings:
         savings = self._to_depot - shape * self._between
         order = np.argsort(-savings, kind="stable")[: np.count_nonzero(savings > 0)]
         pairs = zip(self._first[order].tolist(), self._second[order].tolist(), strict=True)
-        capacity, is_begun, loads = self._capacity, self._is_begun, [*self._loads]
+        capacity = self._capacity
+        is_begun = self._is_begun
+        loads = [*self._loads]
         routes = {number: [number] for number in range(len(loads))}  # a route has the number of one of its nodes
         route_of = [*routes]
         is_end = [True] * len(loads)  # where another route may be joined
         for i, j in pairs:
             if not (is_end[i] and is_end[j]):
                 continue
-            left, right = route_of[i], route_of[j]
+            left = route_of[i]
+            right = route_of[j]
             if left == right or loads[left] + loads[right] > capacity or (is_begun[left] and is_begun[right]):
                 continue
             if is_begun[right]:
-                left, right, i, j = right, left, j, i
-            start, rest = routes[left], routes.pop(right)
+                left, right = right, left
+                i, j = j, i
+            start = routes[left]
+            rest = routes.pop(right)
             if start[-1] != i:
                 start.reverse()
             if rest[0] != j:
@@ -152,7 +157,9 @@ class Savings:
                 routes.append(improved)
                 total += distance
             if total < shortest:
-                best, best_shape, shortest = routes, shape, total
+                best = routes
+                best_shape = shape
+                shortest = total
         return best, best_shape
 
     def _improved(self, route: list[int]) -> tuple[list[int], float]:
