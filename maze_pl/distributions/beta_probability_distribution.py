@@ -60,7 +60,7 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
         (alpha - 1) log(a) + (beta - 1) log(1 - a) - log B(alpha, beta) - log(high - low).
         """
         powers = ((self.concentration - 1.0) * self._log_fraction(action)).sum(dim=-1)
-        return self._total(powers - _log_beta(self.concentration) - self._width[..., 0].log())
+        return self._total(powers - _log_beta(self.concentration) - self._log_width)
 
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats, summed over the components.
@@ -73,7 +73,7 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
         total = concentration.sum(dim=-1, keepdim=True)
         mean_log = torch.digamma(concentration) - torch.digamma(total)
         powers = ((concentration - 1.0) * mean_log).sum(dim=-1)
-        return self._total(self._width[..., 0].log() + _log_beta(concentration) - powers)
+        return self._total(self._log_width + _log_beta(concentration) - powers)
 
     def kl(self, other: ProbabilityDistribution) -> Tensor:
         """[...] KL(p || q) in nats, in closed form, summed over the components.

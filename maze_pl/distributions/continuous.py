@@ -33,8 +33,8 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         bounds = space.low.tobytes() + space.high.tobytes()
         stored = space.low.dtype.str
         logits = self.logits
-        # [*shape, 2] bounds, signed distance from each to the other, its fraction used on a bound
-        self._bound, self._width, self._step = _stored_bounds(
+        # [*shape, 2] bounds, signed distance from each to the other, its fraction used on a bound; [*shape] log width
+        self._bound, self._width, self._step, self._log_width = _stored_bounds(
             bounds, stored, space.low.shape, logits.dtype, logits.device
         )
 
@@ -53,9 +53,9 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 
     def action_at(self, fraction: Tensor) -> Tensor:
         """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and high."""
-        action = self._bound + fraction * self._width  # computed from each of both bounds
-        is_nearer_to_low = fraction[..., 0] < fraction[..., 1]
-        return torch.where(is_nearer_to_low, action[..., 0], action[..., 1])
+        from_low, from_high = fraction.unbind(dim=-1)
+        low_action, high_action = (self._bound + fraction * self._width).unbind(dim=-1)
+        return torch.where(from_low < from_high, low_action, high_action)
 
     def _log_fraction(self, action: Tensor) -> Tensor:
         """Log-distances [..., *shape, 2] of `action` [..., *shape] from low and high.
@@ -75,7 +75,7 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 def _stored_bounds(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """Borders of a box, distances between them, and half rounding steps.
+    """Borders of a box, distances between them, half rounding steps, and logarithms of the distances.
 
     Borders are the outermost numbers of this type.
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
@@ -89,4 +89,5 @@ def _stored_bounds(
     width = bound[..., ::-1] - bound
     step = np.maximum((np.nextafter(bound, inward) - bound) / width, np.finfo(number).eps / 4) / 2
     with torch.inference_mode(False):  # cached, and also used where gradients are computed
-        return [torch.from_numpy(array.astype(number)).to(device) for array in (bound, width, step)]
+        numbers = [torch.from_numpy(array.astype(number)).to(device) for array in (bound, width, step)]
+        return [*numbers, numbers[1][..., 0].log()]

@@ -19,9 +19,14 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
     Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A
     temperature T multiplies the variance by T.
 
+    If gradients flow through the latest sample, its noise is kept, and `log_prob` of that very
+    tensor is computed from it: the gradient with respect to the mean is 0 without rounding errors.
+
     Raises:
         ValueError: A mask was given.
     """
+
+    _latest: tuple[Tensor, Tensor] | None = None  # the latest sampled action, and its noise
 
     def _prepare(self) -> None:
         self.mean, log_std = self.logits.chunk(2, dim=-1)
@@ -39,7 +44,9 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *shape] mean + std * noise; gradients flow through it."""
         noise = drawn(torch.randn, self.mean, generator)
-        return self._shaped(self.mean + self.log_std.exp() * noise)
+        action = self._shaped(self.mean + self.log_std.exp() * noise)
+        self._latest = (action, noise) if action.requires_grad else None
+        return action
 
     def deterministic_sample(self) -> Tensor:
         """[..., *shape] the mean."""
@@ -47,7 +54,10 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] log-density of `action` [..., *shape]: sum of -z^2 / 2 - log(std) - log(2 pi) / 2."""
-        standardised = (self._flat(action) - self.mean) * torch.exp(-self.log_std)
+        if self._latest is not None and action is self._latest[0]:
+            standardised = self._latest[1]
+        else:
+            standardised = (self._flat(action) - self.mean) * torch.exp(-self.log_std)
         return (-0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI).sum(dim=-1)
 
     def entropy(self) -> Tensor:

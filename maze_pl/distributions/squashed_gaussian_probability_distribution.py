@@ -77,7 +77,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         else:
             x = -0.5 * self._log_fraction(action).diff(dim=-1).squeeze(-1)
         log_sech = functional.logsigmoid(2.0 * x) - x  # up to a constant
-        log_slope = self._width[..., 0].log() + math.log(2.0) + 2.0 * log_sech
+        log_slope = self._log_width + math.log(2.0) + 2.0 * log_sech
         return self._normal.log_prob(x) - self._total(log_slope)
 
     def entropy(self) -> Tensor:
@@ -98,7 +98,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         ratio = mean / (deviation * math.sqrt(2.0))
         spread = deviation * math.sqrt(2.0 / math.pi) * torch.exp(-ratio.square())
         distance = spread + mean * torch.erf(ratio)
-        log_volume = (self._width[..., 0].log() + math.log(2.0)).sum()
+        log_volume = (self._log_width + math.log(2.0)).sum()
         return self._normal.entropy() + log_volume - 2.0 * (distance * weights).sum(dim=(-2, -1))
 
     def kl(self, other: ProbabilityDistribution) -> Tensor:

@@ -212,3 +212,17 @@ def test_gradients_of_log_prob_and_entropy_together_are_those_of_their_definitio
         gradients.append(torch.autograd.grad(weights[0] @ log_prob + weights[1] @ entropy, leaf)[0])
     assert gradients[0].abs().max() > 0.1
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-12, atol=1e-12)
+
+
+def test_the_log_prob_of_what_was_just_sampled_from_a_normal_distribution_does_not_depend_on_its_mean():
+    mean, log_std = torch.tensor([0.5, -2e3], requires_grad=True), torch.tensor([-1.0, 3.0], requires_grad=True)
+    distribution = DiagonalGaussianProbabilityDistribution(torch.cat([mean, log_std]), spaces.Box(-9.0, 9.0, (2,)))
+    action = distribution.sample(torch.Generator().manual_seed(0))
+    noise = torch.randn(2, generator=torch.Generator().manual_seed(0))
+    found = distribution.log_prob(action)
+    assert found.item() == pytest.approx(float(-0.5 * noise.square().sum() - 2.0 - LOG(2 * math.pi)))
+    by_mean, by_log_std = torch.autograd.grad(found, (mean, log_std), allow_unused=True, materialize_grads=True)
+    assert by_mean.tolist() == [0.0, 0.0] and by_log_std.tolist() == [-1.0, -1.0]
+    given = distribution.log_prob(action.detach().clone())  # of an action from elsewhere
+    (by_mean,) = torch.autograd.grad(given, (mean,))
+    torch.testing.assert_close(by_mean, noise / log_std.detach().exp(), rtol=1e-3, atol=1e-3)

@@ -102,10 +102,6 @@ def parse_vrp(text: str, name: str, is_rounded: bool = True) -> RoutingInstance:
         raise ValueError(f"{name}: DIMENSION is {n_nodes}; expected from 2 to {_MOST_NODES} nodes")
     capacity = _whole_entry(file, "CAPACITY", name)
     demands = _by_node(file, "DEMAND_SECTION", n_nodes, 1, name)[:, 0]
-    if (demands != np.floor(demands)).any():
-        raise ValueError(
-            f"{name}: demands must be whole numbers; multiply all of them and the capacity by a power of 10"
-        )
     _check_depot(file, name)
     coordinates, distances = _geometry(file, n_nodes, name, is_rounded)
     return RoutingInstance(name, coordinates, demands, capacity, distances, _optimum(file) if is_rounded else None)

@@ -30,7 +30,8 @@ class RoutingInstance:
         best_known: Shortest published total distance.
 
     Raises:
-        ValueError: Shapes do not fit, a number is out of range, or a demand exceeds the capacity.
+        ValueError: Shapes do not fit, a number is out of range, or a demand exceeds the capacity or
+            is a fraction.
 
     Example:
         >>> instance = RoutingInstance("three", [(0, 0), (3, 4), (0, 4), (3, 0)], [0, 2, 2, 1], 3)
@@ -51,7 +52,7 @@ class RoutingInstance:
 
     def __post_init__(self) -> None:
         coordinates = np.array(self.coordinates, np.float64)
-        demands = np.array(self.demands, np.int64)
+        demands = _whole_demands(self.name, self.demands)
         _check(self.name, coordinates, demands, self.capacity)
         if self.distances is None:
             distances = straight_distances(coordinates[np.newaxis])[0]
@@ -216,6 +217,17 @@ def radial_bounds(distances: Array, demands: Array, capacity: Array) -> Array:
     loads = (of_depot * demands).sum(axis=1) / capacity
     bounds = 2 * np.maximum(loads, of_depot.max(axis=1))
     return np.where(bounds > 0, bounds, 1.0)
+
+
+def _whole_demands(name: str, demands: Any) -> Array:
+    """Convert demands to whole numbers, [C + 1]."""
+    numbers = np.array(demands, np.float64)
+    if not (numbers == np.floor(numbers)).all():
+        remedy = "multiply all of them and the capacity by a power of 10"
+        raise ValueError(f"{name}: demands must be whole numbers; {remedy}")
+    if numbers.size and not np.abs(numbers).max() <= _LARGEST:
+        raise ValueError(f"{name}: demands must be numbers up to {_LARGEST}; one is {np.abs(numbers).max():g}")
+    return numbers.astype(np.int64)
 
 
 def _check(name: str, coordinates: Array, demands: Array, capacity: int) -> None:

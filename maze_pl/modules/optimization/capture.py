@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch._ops import OpOverload
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -26,6 +25,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from maze_pl.modules.optimization.any_size import AnySizeTrace, VaryingSizes
 from maze_pl.modules.optimization.flat_optimizer import limit_norm
 from maze_pl.modules.optimization.graphed_trace import GraphedTrace
+from maze_pl.modules.optimization.trace_graph import (
+    ShapesDependOnValues,
+    check_shapes_are_fixed,
+    for_script,
+    simplified,
+    unread_arguments,
+)
 from maze_pl.system.device_graph import random_devices, uses_graphs
 
 MAX_TRACES = 4
@@ -182,10 +188,11 @@ class GradientTracer:
                     self._for_any_size[key] = AnySizeTrace(function, arguments, sizes)
                     graph = self._for_any_size[key].graph
                 check_shapes_are_fixed(graph)
+                graph = simplified(graph, arguments)
                 if uses_graphs(device):
-                    trace = GraphedTrace(_simplified(graph, arguments), n_parameters)
+                    trace = GraphedTrace(graph, n_parameters, unread_arguments(graph))
                 else:
-                    trace = torch.jit.script(_for_script(_simplified(graph, arguments))).forward
+                    trace = torch.jit.script(for_script(graph)).forward
                 run_trace(trace, arguments)
         except ShapesDependOnValues as error:
             self.refused = str(error)
@@ -241,108 +248,3 @@ class _Owner(nn.Module):
     def forward(self, inputs: Sequence[Tensor]) -> Any:
         """Compute the loss of these inputs."""
         return self._loss(inputs)
-
-
-# ----------------------------------------------------------------------------------------------------- the graph
-# Autograd runs many operations that have no effect, are duplicates, or give the same result each
-# time. For small networks an operation costs about the same whatever it computes.
-
-
-class ShapesDependOnValues(ValueError):
-    """Error for a graph with operations whose output shapes depend on values."""
-
-    def __init__(self) -> None:
-        super().__init__("the networks select entries by their values, so that shapes change")
-
-
-def check_shapes_are_fixed(module: fx.GraphModule) -> None:
-    """Refuse operations whose output shapes depend on values, since a trace has fixed shapes.
-
-    Raises:
-        ShapesDependOnValues: The graph has such an operation.
-    """
-    for node in module.graph.nodes:
-        if torch.Tag.dynamic_output_shape not in getattr(node.target, "tags", ()):
-            continue
-        masks = [item for item in node.args[1] if item is not None] if node.target is _aten.index.Tensor else []
-        if not masks or any(item.meta["tensor_meta"].dtype in (torch.bool, torch.uint8) for item in masks):
-            raise ShapesDependOnValues
-
-
-def _simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
-    """Remove needless operations from a graph."""
-    graph = module.graph
-    for node in list(graph.nodes):
-        if node.target in (_aten.detach.default, _aten.alias.default):
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
-        elif node.target is _aten.t.default and node.args[0].target is _aten.t.default:
-            node.replace_all_uses_with(node.args[0].args[0])
-            graph.erase_node(node)
-        elif node.target is _aten.view.default and node.args[0].target is _aten.view.default:
-            node.args = (node.args[0].args[0], *node.args[1:])
-    operations = [node for node in graph.nodes if isinstance(node.target, OpOverload)]
-    end = next(index for index, node in enumerate(operations) if node.target._schema.is_mutable)
-    if operations[end].target is _aten.cat.out:  # the gradient; before it, nothing is in place
-        _merge(module, operations[:end], arguments)
-    graph.eliminate_dead_code()
-    module.recompile()
-    return module
-
-
-def _for_script(module: fx.GraphModule) -> fx.GraphModule:
-    """Convert a graph for TorchScript."""
-    for node in module.graph.nodes:
-        if node.target is _aten._to_copy.default:
-            node.target, node.args = _aten.to.dtype, (node.args[0], node.kwargs["dtype"])
-            node.kwargs = {name: value for name, value in node.kwargs.items() if name == "memory_format"}
-        node.kwargs = {name: value for name, value in node.kwargs.items() if name not in _PLACEMENT}
-        if isinstance(node.target, OpOverload):
-            node.target = node.target.overloadpacket
-    module.recompile()
-    return module
-
-
-def _merge(module: fx.GraphModule, operations: Sequence[fx.Node], arguments: Sequence[Tensor]) -> None:
-    """Merge duplicate operations, and replace those that depend on shapes only by constants."""
-    graph = module.graph
-    seen = dict[Any, fx.Node]()
-    constants = dict[fx.Node, None]()
-    for node in operations:
-        target: Any = node.target
-        if torch.Tag.nondeterministic_seeded in target.tags or "empty" in target._schema.name:
-            continue
-        known = seen.setdefault((target, str(node.args), str(node.kwargs)), node)
-        if known is not node:
-            node.replace_all_uses_with(known)
-            graph.erase_node(node)
-            continue
-        depends_on_shape = target.overloadpacket in _BY_SHAPE and has_fixed_shape(node)
-        if depends_on_shape or constants.keys() >= set(node.all_input_nodes):
-            constants[node] = None
-    interpreter = fx.Interpreter(module, garbage_collect_values=False)
-    with torch.no_grad():
-        interpreter.run(*arguments)
-    for index, node in enumerate(constants):
-        if node.users.keys() - constants.keys() and isinstance(interpreter.env[node], Tensor):
-            module.register_buffer(f"constant_{index}", interpreter.env[node])
-            with graph.inserting_before(node):
-                node.replace_all_uses_with(graph.get_attr(f"constant_{index}"))
-
-
-def has_fixed_shape(node: fx.Node) -> bool:
-    """True if an operation has one result, whose shape has no symbols."""
-    value = node.meta.get("val")
-    return isinstance(value, Tensor) and all(isinstance(size, int) for size in value.shape)
-
-
-_aten = torch.ops.aten
-_BY_SHAPE = (
-    _aten.ones_like,
-    _aten.zeros_like,
-    _aten.full_like,
-    _aten.new_zeros,
-    _aten.new_ones,
-    _aten.new_full,
-)
-_PLACEMENT = ("device", "pin_memory", "layout")  # TorchScript is used on the CPU only

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -13,17 +13,24 @@ from maze_pl.system.device_graph import DeviceGraph, random_devices
 class GraphedTrace:
     """A trace of a gradient as a `DeviceGraph`, for parameters that keep their addresses.
 
-    Minibatches are copied into the inputs of the graph. If the parameters have moved, the graph is
-    recorded again.
+    Minibatches are copied into the inputs of the graph, without the tensors that it does not read.
+    If the parameters have moved, the graph is recorded again.
 
     Args:
         trace: Function of parameters, inputs and a buffer for the flat gradient, which returns the
             gradient and scalars.
         n_parameters: Number of parameters.
+        unread: Positions of the arguments that the trace does not read.
     """
 
-    def __init__(self, trace: Callable[..., tuple[Tensor, Tensor]], n_parameters: int) -> None:
+    def __init__(
+        self,
+        trace: Callable[..., tuple[Tensor, Tensor]],
+        n_parameters: int,
+        unread: Collection[int] = (),
+    ) -> None:
         self._trace = trace
+        self._unread = unread
         self._n_parameters = n_parameters
         self._graph: DeviceGraph | None = None
         self._addresses: list[int] = []
@@ -52,7 +59,8 @@ class GraphedTrace:
         self._inputs = [tensor.clone() for tensor in inputs]
         by_type: dict[torch.dtype, list[int]] = {}
         for place, tensor in enumerate(inputs):
-            by_type.setdefault(tensor.dtype, []).append(place)
+            if len(parameters) + place not in self._unread:
+                by_type.setdefault(tensor.dtype, []).append(place)
         self._places = list(by_type.values())
         self._gradient_address = gradient.data_ptr()
         every = [*parameters, *self._inputs, gradient]

@@ -113,6 +113,7 @@ def without(text: str, line: str) -> str:
         (STANDARD.replace("2 3 4", "2 3 1e300"), "coordinates must be from"),
         (STANDARD.replace("2 3 4", "3 3 4"), "node 3 occurs twice"),
         (STANDARD.replace("2 2\n", "2 2.5\n"), "demands must be whole numbers"),
+        (STANDARD.replace("2 2\n", "2 2e30\n"), "demands must be numbers up to"),
         (STANDARD.replace("2 2\n", "2 9\n"), "customer 1 has a demand of 9, but vehicles carry from 0 to 4"),
         (STANDARD.replace("2 2\n", "2 -2\n"), "customer 1 has a demand of -2"),
         (STANDARD.replace("1 0\n2 2", "1 3\n2 2"), "the depot has a demand of 3"),

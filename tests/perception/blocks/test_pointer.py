@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from maze_pl.modules.optimization.capture import check_shapes_are_fixed
+from maze_pl.modules.optimization.trace_graph import check_shapes_are_fixed
 from maze_pl.perception import DeepSetBlock, PointerBlock
 
 LOWEST = torch.finfo(torch.float32).min
