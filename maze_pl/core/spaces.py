@@ -1,7 +1,6 @@
 """Gymnasium spaces as YAML types, so that checkpoints hold no pickles; and trees of values."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,14 +16,21 @@ def is_text(space: spaces.Space[Any]) -> bool:
 
 def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply a function to matching leaves of trees of dicts and dataclasses; None stays None."""
+    if tree is None:
+        return None
     if isinstance(tree, dict):
-        result = {}
+        if not others:
+            return {name: mapped(function, child) for name, child in tree.items()}
+        pairs = {}
         for name, child in tree.items():
-            result[name] = mapped(function, child, *[other[name] for other in others])
-        return result
-    if is_dataclass(tree) and not isinstance(tree, type):
-        return replace(tree, **mapped(function, vars(tree), *map(vars, others)))
-    return None if tree is None else function(tree, *others)
+            pairs[name] = mapped(function, child, *[other[name] for other in others])
+        return pairs
+    kind = type(tree)
+    if hasattr(kind, "__dataclass_fields__"):
+        copy = object.__new__(kind)  # `dataclasses.replace` takes several times as long
+        vars(copy).update(mapped(function, vars(tree), *map(vars, others)))
+        return copy
+    return function(tree, *others)
 
 
 def leaves(tree: Any) -> list[Any]:
