@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,21 +70,21 @@ def pools_of(words: Words, counts: np.ndarray[Any, Any] | None = None) -> Words:
         Pools [N, 4].
     """
     n, width = words.shape
-    constant = _Constant(_INIT_A, _MULT_A)
-    pool = np.zeros((_POOL_SIZE, n), np.uint32)
-    for place in range(min(_POOL_SIZE, width)):
-        pool[place] = words[:, place]  # an absent word counts as 0 here
-    for place in range(_POOL_SIZE):
-        pool[place] = constant.hashed(pool[place])
+    xors, factors = _constants(_INIT_A, _MULT_A, _POOL_SIZE * max(_POOL_SIZE, width))
+    pool = np.zeros((_POOL_SIZE, n), np.uint32)  # an absent word counts as 0
+    pool[:width] = words.T[:_POOL_SIZE]
+    pool = _hashed(pool, xors[:_POOL_SIZE], factors[:_POOL_SIZE])
+    begin = _POOL_SIZE  # of the constants that come next
     for source in range(_POOL_SIZE):
-        for target in range(_POOL_SIZE):
-            if source != target:
-                pool[target] = _mixed(pool[target], constant.hashed(pool[source]))
+        others = [place for place in range(_POOL_SIZE) if place != source]
+        end = begin + len(others)
+        pool[others] = _mixed(pool[others], _hashed(pool[source], xors[begin:end], factors[begin:end]))
+        begin = end
     for place in range(_POOL_SIZE, width):
-        has = None if counts is None else counts > place
-        for target in range(_POOL_SIZE):
-            mixed = _mixed(pool[target], constant.hashed(words[:, place]))
-            pool[target] = mixed if has is None else np.where(has, mixed, pool[target])
+        end = begin + _POOL_SIZE
+        mixed = _mixed(pool, _hashed(words[:, place], xors[begin:end], factors[begin:end]))
+        pool = mixed if counts is None else np.where(counts > place, mixed, pool)
+        begin = end
     return pool.T
 
 
@@ -97,9 +98,8 @@ def states_of_pools(pools: Words, n_words: int) -> Words:
     Returns:
         State [N, n_words], as `SeedSequence.generate_state` returns it.
     """
-    constant = _Constant(_INIT_B, _MULT_B)
-    columns = [constant.hashed(pools[:, place % _POOL_SIZE]) for place in range(n_words)]
-    return np.stack(columns, axis=1)
+    xors, factors = _constants(_INIT_B, _MULT_B, n_words)
+    return _hashed(pools.T[np.arange(n_words) % _POOL_SIZE], xors, factors).T
 
 
 def derive_seeds(*path: int | str | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -148,23 +148,26 @@ def _seeds_of(path: Sequence[int | str | np.ndarray[Any, Any]]) -> np.ndarray[An
     return (states_of_pools(pools_of(words), 1)[:, 0] >> np.uint32(1)).astype(np.int64)
 
 
-class _Constant:
-    """Multiplier of the hash, which changes with each use.
+@lru_cache(maxsize=16)
+def _constants(initial: int, factor: int, n: int) -> tuple[Words, Words]:
+    """Return what n uses of the hash have words combined with by xor and multiplied by, [n, 1] each.
 
     Args:
-        initial: Its first value.
-        factor: The factor by which it changes.
+        initial: The first number.
+        factor: Factor by which it changes with each use.
+        n: Number of uses.
     """
+    numbers = [initial]
+    for _ in range(n):
+        numbers.append(numbers[-1] * factor & 0xFFFFFFFF)
+    column = np.array(numbers, np.uint32)[:, np.newaxis]
+    return column[:-1], column[1:]
 
-    def __init__(self, initial: int, factor: int) -> None:
-        self._value, self._factor = initial, factor
 
-    def hashed(self, words: Words) -> Words:
-        """Hash words [N]."""
-        hashed = words ^ np.uint32(self._value)
-        self._value = self._value * self._factor & 0xFFFFFFFF
-        hashed = hashed * np.uint32(self._value)
-        return hashed ^ (hashed >> _HALF)
+def _hashed(words: Words, xors: Words, factors: Words) -> Words:
+    """Hash words [N] or [n, N] with n constants each, [n, N]."""
+    hashed: Words = (words ^ xors) * factors
+    return hashed ^ (hashed >> _HALF)
 
 
 def _mixed(left: Words, right: Words) -> Words:

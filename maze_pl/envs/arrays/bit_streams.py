@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.core.seed_sequences import words_of
-from maze_pl.envs.arrays.pcg64 import Wide, Words64, following, following_each, output, product_high, seeded
+from maze_pl.envs.arrays.pcg64 import Wide, Words64, following, following_each, output, product_high
+from maze_pl.envs.arrays.prepared_seeds import started_generators
 from maze_pl.envs.structured_env import Array
 
 Which = Sequence[int] | Array | None
@@ -28,7 +28,7 @@ class BitStreams:
     """
 
     def __init__(self, seeds: Sequence[int] | Array) -> None:
-        self._state, self._increment = seeded(*words_of(seeds))
+        self._state, self._increment = started_generators(seeds)
         self.n_streams = len(self._state.low)
         self._has_half = np.zeros(self.n_streams, np.bool_)
         self._half = np.zeros(self.n_streams, np.uint64)
@@ -41,7 +41,7 @@ class BitStreams:
             which: The streams.
         """
         rows = self.rows_of(which)
-        state, increment = seeded(*words_of(seeds))
+        state, increment = started_generators(seeds)
         n = self.n_streams if rows is None else len(rows)
         if len(state.low) != n:
             raise ValueError(f"{len(state.low)} seeds were given for {n} streams")
