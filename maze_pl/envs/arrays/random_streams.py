@@ -52,7 +52,8 @@ class RandomStreams:
         """Start streams again from seeds.
 
         Args:
-            seeds: [n] one seed for each of the streams.
+            seeds: [n] one seed for each of the streams. Those that `ArrayEnv.reset` gets take less
+                time, see `maze_pl.envs.arrays.prepared_seeds`.
             which: The streams.
         """
         self._bits.seed(seeds, which)
