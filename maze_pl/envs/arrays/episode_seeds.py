@@ -69,10 +69,8 @@ class EpisodeSeeds:
     def _start(self, rows: Array) -> None:
         """Start the generators of all seeds of some environments."""
         assert self._generators is not None
-        started = [
-            half.reshape(len(rows), -1) for wide in seeded(*words_of(self._seeds[rows].ravel())) for half in wide
-        ]
-        self._generators[:, rows] = started
+        state, increment = seeded(*words_of(self._seeds[rows].ravel()))
+        self._generators[:, rows] = np.stack([*state, *increment]).reshape(4, len(rows), -1)
 
     def _derive(self) -> None:
         """Derive seeds for all environments that have used half of theirs."""
