@@ -230,6 +230,7 @@ class SAC(AlgorithmModule):
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}
         tau = self.value_of("tau")
+        critic = self.critic
         counter = self.get_buffer("_n_updates")
         n_updates = int(counter)  # read once, as reading waits for the device
         for index, acts in enumerate(batch.updates()):
@@ -242,7 +243,7 @@ class SAC(AlgorithmModule):
                     self.gradient_step(self.entropy_coef_loss, self._entropy_surplus(), optimizer=ENTROPY)
             n_updates += 1
             if n_updates % self.target_update_interval == 0:
-                self.critic.update_targets(tau)
+                critic.update_targets(tau)
         counter.fill_(n_updates)
         if batch.reprioritise is not None and self._errors is not None:
             batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})

@@ -231,8 +231,7 @@ def _agree(trace: Function, function: Function, arguments: Sequence[Tensor], is_
 def run_trace(trace: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Run a trace without optimising it, which gains nothing and outlasts a few updates."""
     if isinstance(trace, GraphedTrace):
-        with torch.no_grad():
-            return trace(*arguments)
+        return trace(*arguments)
     with torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
         return trace(*arguments)
 

@@ -102,9 +102,11 @@ class FlatOptimizer(Optimizer):
         self.apply()
         return loss
 
-    @torch.no_grad()
     def apply(self) -> None:
-        """Do the same as `step`, if no parameter or gradient was replaced since the last call."""
+        """Do the same as `step`, if no parameter or gradient was replaced since the last call.
+
+        The buffers require no gradient, so that autograd notices nothing.
+        """
         every = [self._arguments_of(group) for group in self.param_groups]
         if every != self._called_with:
             self._called_with = every

@@ -64,5 +64,10 @@ class GraphedTrace:
         self._places = list(by_type.values())
         self._gradient_address = gradient.data_ptr()
         every = [*parameters, *self._inputs, gradient]
-        with torch.random.fork_rng(random_devices(gradient.device)), torch.no_grad():
-            return DeviceGraph(lambda: self._trace(*every), gradient.device)
+
+        @torch.no_grad()
+        def compute() -> tuple[Tensor, Tensor]:
+            return self._trace(*every)
+
+        with torch.random.fork_rng(random_devices(gradient.device)):
+            return DeviceGraph(compute, gradient.device)
