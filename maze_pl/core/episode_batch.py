@@ -210,8 +210,40 @@ class PendingEpisodes(Sequence[EpisodeSummary], ABC):
     """Summaries of episodes that are still on a device, to be fetched when they are needed."""
 
     @abstractmethod
-    def fetched(self) -> EpisodeBatch:
+    def fetched(self) -> Sequence[EpisodeSummary]:
         """Fetch the episodes, or return those that were fetched before."""
+
+    def __len__(self) -> int:
+        return len(self.fetched())
+
+    @overload
+    def __getitem__(self, index: int) -> EpisodeSummary: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[EpisodeSummary]: ...
+    def __getitem__(self, index: int | slice) -> EpisodeSummary | Sequence[EpisodeSummary]:
+        """Return the summary of one episode, or several."""
+        return self.fetched()[index]
+
+    def __iter__(self) -> Iterator[EpisodeSummary]:
+        """Yield the summary of each episode."""
+        return iter(self.fetched())
+
+
+class JoinedEpisodes(PendingEpisodes):
+    """The episodes of several sequences, some of which may be pending."""
+
+    def __init__(self, parts: Sequence[Sequence[EpisodeSummary]]) -> None:
+        self._parts = parts
+
+    def fetched(self) -> Sequence[EpisodeSummary]:
+        """Fetch the parts, and join them."""
+        self._parts = [joined_summaries([fetched_summaries(part) for part in self._parts])]
+        return self._parts[0]
+
+
+def fetched_summaries(summaries: Sequence[EpisodeSummary]) -> Sequence[EpisodeSummary]:
+    """Return summaries, fetched if they are pending."""
+    return summaries.fetched() if isinstance(summaries, PendingEpisodes) else summaries
 
 
 def _stacked(parts: Sequence[Array]) -> Array:
@@ -224,9 +256,10 @@ def joined_summaries(parts: Sequence[Sequence[EpisodeSummary]]) -> Sequence[Epis
     """Join sequences of summaries; a list, or an `EpisodeBatch` if all of them are.
 
     Args:
-        parts: The sequences; empty ones may be of any kind. Pending ones are fetched.
+        parts: The sequences; empty ones may be of any kind. If one is pending, so is the result.
     """
-    parts = [part.fetched() if isinstance(part, PendingEpisodes) else part for part in parts]
+    if any(isinstance(part, PendingEpisodes) for part in parts):
+        return parts[0] if len(parts) == 1 else JoinedEpisodes(parts)
     filled = [part for part in parts if len(part)]
     if len(filled) == 1:
         return filled[0]

@@ -8,7 +8,7 @@ innermost loop.
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -275,9 +275,18 @@ def chosen_options(space: spaces.Space[Any], action: Tensor) -> Tensor:
         tensor([1, 3])
     """
     choices = action.reshape((*action.shape[: action.dim() - len(space.shape or ())], -1)).long()
-    start = int(space.start) if isinstance(space, spaces.Discrete) else 0
-    first = list(itertools.accumulate(choice_sizes(space)[:-1], initial=-start))
-    return choices + torch.tensor(first, device=action.device) if any(first) else choices
+    if isinstance(space, spaces.Discrete):
+        return choices - int(space.start) if space.start else choices
+    sizes = choice_sizes(space)
+    return choices + _first_options(sizes, action.device) if len(sizes) > 1 else choices
+
+
+def _first_options(sizes: Sequence[int], device: torch.device) -> Tensor:
+    """[number of choices] index of the first option of each choice, made on the device without a copy."""
+    if len(set(sizes)) == 1:
+        return torch.arange(0, sum(sizes), sizes[0], device=device)
+    indices = itertools.accumulate(sizes[:-1], initial=0)
+    return torch.cat([torch.full((1,), index, device=device) for index in indices])
 
 
 class _LogProbAndEntropy(torch.autograd.Function):

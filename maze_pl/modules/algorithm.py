@@ -20,7 +20,7 @@ from maze_pl.modules.learning_rates import LearningRates
 from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
-from maze_pl.modules.optimization.gradient_step import GradientSteps
+from maze_pl.modules.optimization.gradient_step import GradientSteps, divergence
 from maze_pl.modules.optimization.network_parts import networks_with_norms
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice, OptimizerOptions
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
@@ -359,22 +359,23 @@ class AlgorithmModule(RunModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Record what the losses recorded, on a GPU once per epoch; finish the statistics of the epoch."""
-        if self.device.type == "cpu" or self.trainer.is_last_batch:
+        if self.device.type == "cpu":
             self._finish_updates()
         average_batch_statistics(self)
         super().on_train_batch_end(outputs, batch, batch_idx)
+
+    def _finish_training(self, *, on_step: bool) -> None:
+        self._finish_updates()
+        super()._finish_training(on_step=on_step)
 
     def _finish_updates(self, *, alone: bool = False) -> None:
         """Collect the values that losses recorded, and raise ValueError if any was not finite."""
         finished = self._gradient_steps.finish()
         failed = finished.failed if alone else finished.failed_anywhere(self.device)
         if failed:
-            *names, where = failed
-            raise ValueError(
-                f"{', '.join(names)} became NaN or infinite in epoch {self.current_epoch}, at env step "
-                f"{self.env_steps} ({where}): look for rewards and observations that are not finite or very large, "
-                f"lower lr={self.lr:g}, and limit the gradient with max_grad_norm (it is {self.max_grad_norm:g})"
-            )
+            self._statistics.fetch_episodes()  # raises an error that says more if the environment is at fault
+            where = f"epoch {self.current_epoch}, at env step {self.env_steps}"
+            raise ValueError(divergence(failed, where, self.lr, self.max_grad_norm))
         for name, step_key, total, count in finished.sums:
             self.record(name, total, step_key, count=count)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
-from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes, joined_summaries
+from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes, fetched_summaries, joined_summaries
 from maze_pl.events import EpochStatistics, Histogram
 from maze_pl.system.ranks import gather_objects
 
@@ -94,6 +94,16 @@ class RunStatistics:
         if not isinstance(summaries, EpisodeBatch | PendingEpisodes) and any(summary.samples for summary in summaries):
             thin_out(list(chain.from_iterable(pending)))
 
+    def fetch_episodes(self) -> None:
+        """Fetch the pending episodes of this rank, which checks what they come from.
+
+        Raises:
+            ValueError: Data of a rollout is invalid; see `RolloutRecord`.
+        """
+        for parts in self._pending.values():
+            for summaries in parts:
+                fetched_summaries(summaries)
+
     def finish_training(self) -> SourceStatistics:
         """Return the training statistics since the last call; a collective call."""
         return self._finish(["train"])["train"]
@@ -103,7 +113,10 @@ class RunStatistics:
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
     def _finish(self, sources: list[str]) -> dict[str, SourceStatistics]:
-        own = {source: (self._sums(source), joined_summaries(self._pending.pop(source, []))) for source in sources}
+        own = {}
+        for source in sources:
+            episodes = fetched_summaries(joined_summaries(self._pending.pop(source, [])))
+            own[source] = self._sums(source), episodes
         gathered = gather_objects(own)
         tables = {}
         for source in dict.fromkeys(name for part in gathered for name in part):
@@ -146,7 +159,7 @@ class RunStatistics:
         own = self._recorded.get("train", {}).items()
         pending: dict[str, Any] = {}
         for name, parts in self._pending.items():
-            summaries = joined_summaries(parts)
+            summaries = fetched_summaries(joined_summaries(parts))
             if isinstance(summaries, EpisodeBatch):
                 pending[name] = summaries.to_dict()
             else:

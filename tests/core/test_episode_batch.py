@@ -8,7 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maze_pl.core.episode_batch import StatColumn, parts_of
+from maze_pl.core.episode import EpisodeSummary
+from maze_pl.core.episode_batch import (
+    EpisodeBatch,
+    PendingEpisodes,
+    StatColumn,
+    fetched_summaries,
+    joined_summaries,
+    parts_of,
+)
 
 COUNTS = st.lists(st.integers(0, 9), max_size=30)
 
@@ -42,3 +50,34 @@ def test_column_in_another_order_has_the_values_of_its_episodes(
     split = np.split(values, np.cumsum(array)[:-1]) if counts else []
     expected = np.concatenate([split[number] for number in order]) if counts else values
     assert ordered.values.tolist() == expected.tolist()
+
+
+class Late(PendingEpisodes):
+    """Two episodes that note when they are fetched."""
+
+    n_fetched = 0
+
+    def fetched(self) -> EpisodeBatch:
+        """Return the episodes."""
+        self.n_fetched += 1
+        return batch(1.0, 2.0)
+
+
+def batch(*returns: float) -> EpisodeBatch:
+    numbers = np.arange(len(returns))
+    return EpisodeBatch(numbers, numbers, numbers, np.array(returns))
+
+
+def test_joined_episodes_are_pending_if_some_are_and_fetched_when_they_are_read() -> None:
+    late = Late()
+    joined = joined_summaries([batch(5.0), late, batch()])
+    assert isinstance(joined, PendingEpisodes)
+    assert late.n_fetched == 0
+    again = joined_summaries([joined, [EpisodeSummary({}, 1, 7.0)]])
+    assert late.n_fetched == 0
+    assert [summary.reward for summary in again] == [5.0, 1.0, 2.0, 7.0]
+    assert [summary.reward for summary in joined] == [5.0, 1.0, 2.0]
+    assert (len(joined), joined[1].reward, [one.reward for one in joined[1:]]) == (3, 1.0, [1.0, 2.0])
+    assert late.n_fetched == 1
+    assert isinstance(fetched_summaries(joined), EpisodeBatch)
+    assert joined_summaries([late]) is late

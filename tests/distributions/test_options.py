@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from maze_pl.distributions import (
     BernoulliProbabilityDistribution,
@@ -63,3 +65,22 @@ def test_probabilities_agree_with_log_probabilities_and_entropies(name, data):
     (gradient,) = torch.autograd.grad((entropy * 1e3).sum(), logits)
     assert torch.isfinite(gradient).all()
     assert mask is None or not gradient[:, ~torch.tensor(mask)].any()
+
+
+SPACES = [*(space for _, space in DISCRETE.values()), spaces.MultiDiscrete([3, 3, 3]), spaces.MultiDiscrete([5])]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_chosen_options_count_through_all_choices_and_copy_nothing_to_the_device(space):
+    actions = np.stack([space.sample() for _ in range(20)])
+    action = torch.from_numpy(actions)
+    found = chosen_options(space, action)
+    start = int(space.start) if isinstance(space, spaces.Discrete) else 0
+    for row, options in zip(actions.reshape(20, -1) - start, found.tolist(), strict=True):
+        first, expected = 0, []
+        for choice, size in zip(row.tolist(), choice_sizes(space), strict=True):
+            expected.append(first + choice)
+            first += size
+        assert options == expected
+    graph = make_fx(lambda given: chosen_options(space, given))(action)
+    assert not [node for node in graph.graph.nodes if node.op == "get_attr"], "a tensor that was made on the host"

@@ -101,8 +101,9 @@ class GradientSteps:
         return GradientSteps, ()  # traces cannot be copied or sent to another process
 
     def start_epoch(self) -> None:
-        """Have the next traced gradient of each loss checked against autograd."""
+        """Have the next traced gradient of each loss checked against autograd; forget steps of an epoch that failed."""
         self._networks = None
+        self._steps = []
         self.traced_losses.start_epoch()
 
     def start_batch(self) -> None:
@@ -258,3 +259,18 @@ def _failed_values(steps: Sequence[Computed], values_of_steps: Sequence[float]) 
             return [*failed, f"optimisation step {index + 1} of {len(steps)}"]
         begin = end
     return []
+
+
+def divergence(failed: Sequence[str], where: str, lr: float, max_grad_norm: float) -> str:
+    """Return the message for values that are not finite.
+
+    Args:
+        failed: Names of the values, and the optimisation step in which they occurred.
+        where: Epoch and environment step.
+        lr: Learning rate of the algorithm.
+        max_grad_norm: Maximum norm of its gradients.
+    """
+    *names, step = failed
+    came = f"{', '.join(names)} became NaN or infinite in {where} ({step})"
+    remedy = f"lower lr={lr:g}, and limit the gradient with max_grad_norm (it is {max_grad_norm:g})"
+    return f"{came}: look for rewards and observations that are not finite or very large, {remedy}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maze_pl.system.device_graph import DeviceGraph, random_devices
 
@@ -18,7 +18,7 @@ class GraphedTrace:
 
     Args:
         trace: Function of parameters, inputs and a buffer for the flat gradient, which returns the
-            gradient and scalars.
+            gradient and scalars; a module if it also reads other parameters.
         n_parameters: Number of parameters.
         unread: Positions of the arguments that the trace does not read.
     """
@@ -31,6 +31,7 @@ class GraphedTrace:
     ) -> None:
         self._trace = trace
         self._unread = unread
+        self._constants = list(trace.parameters()) if isinstance(trace, nn.Module) else []
         self._n_parameters = n_parameters
         self._graph: DeviceGraph | None = None
         self._addresses: list[int] = []
@@ -42,7 +43,7 @@ class GraphedTrace:
         """Write the gradient into the last argument; return it, and new scalars."""
         parameters, inputs = arguments[: self._n_parameters], arguments[self._n_parameters : -1]
         gradient = arguments[-1]
-        addresses = [parameter.data_ptr() for parameter in parameters]
+        addresses = [parameter.data_ptr() for parameter in (*parameters, *self._constants)]
         if self._graph is None or addresses != self._addresses:
             self._graph = self._recorded(parameters, inputs, gradient)
             self._addresses = addresses

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from maze_pl.datamodules import ReplayDataModule, RolloutDataModule
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import PPO, SAC
 from maze_pl.modules.optimization import capture as capture_room
-from maze_pl.modules.optimization import traced_loss
+from maze_pl.modules.optimization import graphed_trace, traced_loss
 from maze_pl.modules.optimization.graphed_trace import GraphedTrace
 from tests.devices import DEVICES
 from tests.envs.tensors.tensor_envs import ENVS
@@ -56,6 +56,43 @@ def test_a_graphed_trace_is_recorded_again_if_parameters_have_moved(device: str)
         weight = torch.tensor([value, 0.0], device=device)
         kept.append(weight)  # so that its memory is not used again
         assert float(trace(weight, inputs, torch.empty(2, device=device))[1]) == value**2
+
+
+class _Scaled(nn.Module):
+    """Gradient of the mean of (factor * weight . input)^2, for a factor that is a parameter of something else."""
+
+    def __init__(self, factor: nn.Parameter) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, weight: Tensor, inputs: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
+        return _gradient(self.factor * weight, inputs, written)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_graphed_trace_is_recorded_again_if_parameters_that_it_only_reads_have_moved(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_recorded = 0
+
+    class Counted(graphed_trace.DeviceGraph):
+        def __init__(self, *arguments: Any) -> None:
+            nonlocal n_recorded
+            n_recorded += 1
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(graphed_trace, "DeviceGraph", Counted)
+    factor = nn.Parameter(torch.tensor(2.0, device=device))
+    trace = GraphedTrace(_Scaled(factor), 1)
+    weight, inputs = torch.tensor([1.0, 0.0], device=device), torch.tensor([[1.0, 1.0]], device=device)
+    kept = [factor.data]
+    for value, expected in ((2.0, 1), (3.0, 1), (4.0, 2)):
+        if value == 4.0:
+            factor.data = torch.empty_like(factor)  # as moving a module does
+            kept.append(factor.data)
+        factor.data.fill_(value)
+        assert float(trace(weight, inputs, torch.empty(2, device=device))[1]) == value**2
+        assert n_recorded == expected
 
 
 def _fit(name: str, capture: Any, device: str = "cpu") -> Any:

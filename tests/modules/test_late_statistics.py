@@ -1,0 +1,93 @@
+"""Losses whose numbers are fetched once per epoch, as on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from maze_pl.collect import tensor_collector
+from maze_pl.collect.tensor_episodes import TensorEpisodes
+from maze_pl.core.episode_batch import EpisodeBatch
+from maze_pl.datamodules import RolloutDataModule
+from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.modules import A2C
+from maze_pl.modules.run_module import RunModule
+
+LOSSES = {f"ActorCriticEvents/{name}/substep_0" for name in ("policy_loss", "policy_entropy", "critic_value_loss")}
+
+
+class LateA2C(A2C):
+    """A2C whose losses are fetched at the end of an epoch."""
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Fetch nothing."""
+        RunModule.on_train_batch_end(self, outputs, batch, batch_idx)
+
+
+class LateEpisodes(TensorEpisodes):
+    """Episodes that stay pending when the collector asks for them on the CPU."""
+
+    _is_asked = False
+
+    def fetched(self) -> EpisodeBatch:
+        """Return the episodes from the second call on."""
+        if not self._is_asked:
+            self._is_asked = True
+            return self  # type: ignore[return-value]
+        return super().fetched()
+
+
+class Broken(CartPoleTensorEnv):
+    """CartPole, whose environment 2 observes NaN after three steps."""
+
+    def observe(self, step_key: Any) -> dict[str, Tensor]:
+        """Return the state."""
+        is_broken = (torch.arange(self.n_envs) == 2) & (self.n_steps > 3)
+        return {"observation": torch.where(is_broken[:, None], torch.nan, super().observe(step_key)["observation"])}
+
+
+class StopsEarly(pl.Callback):
+    """Stops in the second batch of the second epoch."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *arguments: Any) -> None:
+        """Ask the trainer to stop."""
+        if trainer.current_epoch == 1 and arguments[-1] == 1:
+            trainer.should_stop = True
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:Total length of .* is zero")
+
+
+def fit(env: Any, callback: pl.Callback | None = None) -> LateA2C:
+    pl.seed_everything(0, verbose=False)
+    data = RolloutDataModule(env, n_envs=4, n_rollout_steps=10, epoch_length=4, evaluators={}, seed=0)
+    module = LateA2C(spec=data.spec)
+    trainer = pl.Trainer(
+        max_epochs=3,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[callback] if callback else [],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, data)
+    return module
+
+
+def test_an_epoch_that_ends_early_has_the_statistics_of_its_losses() -> None:
+    module = fit(CartPoleTensorEnv, StopsEarly())
+    assert module.current_epoch == 2
+    table = module.epoch_statistics["train"]
+    assert set(table) >= LOSSES
+    assert module._gradient_steps.finish().n_steps == 0, "nothing is left for the next epoch"
+
+
+def test_an_environment_at_fault_is_named_where_losses_fail_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
+    with pytest.raises(ValueError, match=r"observation.* of environment 2 "):
+        fit(Broken)
