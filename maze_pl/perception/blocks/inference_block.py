@@ -107,7 +107,7 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
             found = f"the key {key!r} is written by the blocks {names}"
             if key in graph.in_keys:
                 found += " and it is an input of the graph"
-            raise ValueError(f"{found}; each key is written once")
+            raise ValueError(f"{found}; each key is written once: rename one, such as an observation or an action head")
     for name, block in blocks.items():
         if missing := [key for key in block.in_keys if key not in writers]:
             found = f"block {name!r} ({type(block).__name__}) reads {missing}"
