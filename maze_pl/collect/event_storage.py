@@ -21,8 +21,9 @@ class StoredEvent:
     Attributes:
         declaration: Declaration of the event and its statistics.
         fired: [R, N] bool, whether the event happened.
-        attributes: Name -> [R, N, ...] its values, or a single value that counts for all; only of the
-            attributes that statistics need.
+        attributes: Name -> [R, N, ...] its values, or a single value that counts for all and for all
+            rows; only of the attributes that statistics need. A tensor with a single value is stored
+            for each environment, as it may change from row to row.
     """
 
     declaration: EventDeclaration
@@ -49,15 +50,17 @@ class EventStorage:
 
     Args:
         n_rows: Number of rows.
+        n_envs: Number of environments N.
         occasion: Description of when they are fired, for messages.
 
     Attributes:
         events: The events; empty before the first row is stored.
     """
 
-    def __init__(self, n_rows: int, occasion: str) -> None:
+    def __init__(self, n_rows: int, n_envs: int, occasion: str) -> None:
         self.events: list[StoredEvent] = []
         self._n_rows = n_rows
+        self._n_envs = n_envs
         self._occasion = occasion
         self._is_known = False
 
@@ -85,21 +88,26 @@ class EventStorage:
             stored.fired.index_copy_(0, row, event.which[None])
             for name, values in stored.attributes.items():
                 if isinstance(values, Tensor):
-                    values.index_copy_(0, row, event.attributes[name].to(values.dtype)[None])
+                    column = _column_of(event, name).to(values.dtype)
+                    values.index_copy_(0, row, column[None])
 
     def _room_for(self, event: ArrayEvent) -> StoredEvent:
         """Make tensors for an event."""
+        expected = "expected a tensor [N] of bool, whether the event happens in each environment"
         if not isinstance(event.which, Tensor) or event.which.dtype != torch.bool:
             came = event.which.dtype if isinstance(event.which, Tensor) else type(event.which).__name__
-            expected = "expected a tensor [N] of bool, whether the event happens in each environment"
+            raise ValueError(f"{_name(event.declaration)} was fired for {came}; {expected}")
+        if event.which.shape != (self._n_envs,):
+            came = f"a tensor of shape {tuple(event.which.shape)} with N = {self._n_envs}"
             raise ValueError(f"{_name(event.declaration)} was fired for {came}; {expected}")
         needed = {*inputs_of(event.declaration), *event.declaration.grouping}
         attributes = {}
         for name, value in event.attributes.items():
             if name in needed or None in needed:
-                is_column = isinstance(value, Tensor) and value.dim() > 0
-                attributes[name] = value.new_zeros((self._n_rows, *value.shape)) if is_column else value
-        return StoredEvent(event.declaration, event.which.new_zeros((self._n_rows, len(event.which))), attributes)
+                if isinstance(value, Tensor):
+                    value = value.new_zeros((self._n_rows, *_column_of(event, name).shape))
+                attributes[name] = value
+        return StoredEvent(event.declaration, event.which.new_zeros((self._n_rows, self._n_envs)), attributes)
 
     def tensors(self) -> Mapping[str, Tensor]:
         """Return all tensors that are written, by name."""
@@ -108,6 +116,12 @@ class EventStorage:
             for name, tensor in event.tensors().items():
                 tensors[f"event {place} of {self._occasion}: {name}"] = tensor
         return tensors
+
+
+def _column_of(event: ArrayEvent, name: str) -> Tensor:
+    """Return the tensor of an attribute with an entry for each environment [N, ...]."""
+    value: Tensor = event.attributes[name]
+    return value if value.dim() else value.expand(len(event.which))
 
 
 def _name(declaration: EventDeclaration) -> str:

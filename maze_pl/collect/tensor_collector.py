@@ -12,6 +12,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.collect.host_policy import HostPolicy
+from maze_pl.collect.tensor_checks import TensorChecks
 from maze_pl.collect.tensor_episodes import TensorEpisodes
 from maze_pl.collect.tensor_statistics import TensorStatistics
 from maze_pl.collect.tensor_storage import TensorStorage
@@ -101,6 +103,8 @@ class TensorCollector:
         self._recorded_for: list[int] = []
         self.env.device = vector.device
         self.env.allocate(vector.n_envs)
+        self._checks = TensorChecks(self.env, self._spec)
+        self._is_checked = False
         index = vector.first_env_index + torch.arange(self.n_envs, device=self._device)
         self._first_seeds = environment_seeds(vector.seed, index // vector.n_same_starts)
         self._must_restart = False
@@ -114,7 +118,6 @@ class TensorCollector:
         )
         self._statistics = TensorStatistics(self._spec, self.n_envs, vector.first_env_index, self.env.events.topics)
         self._has_begun = False  # whether episodes were started since the last rollout
-        self._is_room_made = not self.env.events.topics  # for the events of acts
         self._bounds = {key: self._bounds_of(step.action_space) for key, step in self._spec.steps.items()}
         full, shape = self._storage.full, (self.n_envs,)
         self._agent = full(shape, 0)
@@ -154,13 +157,14 @@ class TensorCollector:
         """Collect one rollout.
 
         Args:
-            policy: Chooses the actions, in evaluation mode.
+            policy: Chooses the actions, in evaluation mode. A `HostPolicy` is not recorded.
 
         Returns:
             The rollout, whose tensors are views of storage that the next call overwrites.
 
         Raises:
-            ValueError: The environment has replaced a tensor, or observations of unexpected shape or type.
+            ValueError: In the first rollout, the environment has replaced a tensor, or returned something of
+                unexpected shape or type.
         """
         if not self.started:
             self.start()
@@ -173,29 +177,39 @@ class TensorCollector:
         starting, self._starting = self._starting, torch.zeros_like(self._starting)
         self._row.zero_()
         n_steps = self.n_rollout_steps
-        if not self._is_room_made:
-            self._make_room_for_events(policy)
-        if self._records and self._prepare_graph(policy):
+        is_first = not self._is_checked
+        if is_first:
+            self._take_trial_step(policy)
+        records = self._records and not isinstance(policy, HostPolicy)
+        if records and self._prepare_graph(policy):
             n_steps -= 1
         for _ in range(n_steps):
-            if self._graph is not None:
+            if records and self._graph is not None:
                 self._graph.replay()
             else:
                 self._step(policy)
+        if is_first:
+            self._checks.check_helpers()
         self._storage.store_last(self.env.observe(self._first_key))
         rollout = self._storage.rollout(starting)
         rollout.n_same_starts = self.vector.n_same_starts
-        record = self._storage.record(self._played, restarted, self.vector.first_env_index)
+        record = self._storage.record(self._played, restarted, self.vector.first_env_index, type(self.env).__name__)
         episodes = TensorEpisodes(record, self._statistics)
         rollout.summaries = episodes.fetched() if self._device.type == "cpu" else episodes
         return rollout
 
-    def _make_room_for_events(self, policy: HasDistributions) -> None:
-        """Take a trial step and undo it, to find the events that environments fire."""
-        before = self._snapshot()
-        self._step(policy)
+    def _take_trial_step(self, policy: HasDistributions) -> None:
+        """Take a step and undo it, to check what the environment returns, and to find the events that it fires.
+
+        It is stored in the first row of the rollout, which the first step overwrites.
+        """
+        self._checks.check_attributes()
+        before = self._snapshot({**self._running(), "row": self._row})
+        self._step(policy, self._checks)
+        self._checks.check_attributes()
+        self._checks.check_helpers()
         self._restore(before)
-        self._is_room_made = True
+        self._is_checked = True
 
     def _played(self, key: StepKey, action: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the actions that are played for those that were sampled, within their bounds."""
@@ -212,20 +226,35 @@ class TensorCollector:
         self._begin(self._begins, torch.zeros_like(self._row))
         self._has_begun = True
 
-    def _step(self, policy: HasDistributions) -> tuple[()]:
-        """Act in one environment step of all environments, store it in row `_row`, and begin new episodes."""
+    def _step(self, policy: HasDistributions, checks: TensorChecks | None = None) -> tuple[()]:
+        """Act in one environment step of all environments, store it in row `_row`, and begin new episodes.
+
+        Args:
+            policy: Chooses the actions.
+            checks: Checks what the environment returns; None for no checks.
+        """
         env, row, storage = self.env, self._row, self._storage
         terminated: Tensor | None = None
         for key in self._spec.step_keys:
-            observation = dict(env.observe(key))
+            observation = env.observe(key)
+            if checks is not None:
+                checks.check_observation(key, observation)
+            observation = dict(observation)
             action = dict(policy.distribution(key, observation, self._agent).sample(self.generator))
             storage.store_act(key, row, observation, action, self._begins)
-            reward, terminated = env.act(key, self._played(key, action))
+            outcome = env.act(key, self._played(key, action))
+            if checks is not None:
+                checks.check_outcome(key, outcome)
+            reward, terminated = outcome
             storage.store_reward(key, row, reward)
+            if terminated is not None and key != self._spec.step_keys[-1]:
+                storage.store_early_ends(key, row, terminated)
             storage.store_events(key, row, env.fired.drain())
             self._reward.add_(reward)
         if terminated is None:
             terminated = torch.zeros_like(self._begins)
+        if checks is not None:
+            checks.check_kpis(env.kpi_tensors())
         env.n_steps.add_(1)
         truncated = torch.zeros_like(terminated)
         if env.max_episode_steps is not None:
@@ -259,20 +288,22 @@ class TensorCollector:
         if addresses == self._recorded_for:
             return False
         self._recorded_for = addresses
-        before = self._snapshot()
+        before = self._snapshot(self._everything())
         try:
             self._graph = DeviceGraph(partial(self._step, policy), self._device, self.generator)
         except RuntimeError as error:  # of CUDA, for operations that a graph cannot have
+            self.env.fired.drain()  # those of the act that failed
+            self.generator = torch.Generator(self._device)  # as a failed graph makes its generator unusable
             self._restore(before)
             self._do_without_graph(f"recording it failed: {str(error).splitlines()[0]}")
             return False
+        self._checks.check_attributes()
         self._restore(before)
-        self._refuse_replaced(before)
         self._graph.replay()
-        by_graph = self._snapshot()
+        by_graph = self._snapshot(self._everything())
         self._restore(before)
         self._step(policy)
-        differing = _differing(by_graph[0], self._snapshot()[0])
+        differing = _differing(by_graph[0], self._everything())
         if differing:
             self._do_without_graph(f"{differing} differs from the same operations before it was recorded")
         return True
@@ -285,24 +316,16 @@ class TensorCollector:
         """Return all tensors that a step changes, by name."""
         return {**self._running(), "row": self._row, **self._storage.tensors()}
 
-    def _snapshot(self) -> tuple[dict[str, Tensor], dict[str, int], Tensor]:
-        every = self._everything()
-        copies = {name: tensor.clone() for name, tensor in every.items()}
-        return copies, {name: tensor.data_ptr() for name, tensor in every.items()}, self.generator.get_state()
+    def _snapshot(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        """Copy some of the tensors that a step changes, and the state of the generator."""
+        return {name: tensor.clone() for name, tensor in tensors.items()}, self.generator.get_state()
 
-    def _restore(self, snapshot: tuple[dict[str, Tensor], dict[str, int], Tensor]) -> None:
+    def _restore(self, snapshot: tuple[dict[str, Tensor], Tensor]) -> None:
+        """Restore the result of `_snapshot`."""
         everything = self._everything()
         for name, value in snapshot[0].items():
             everything[name].copy_(value)
-        self.generator.set_state(snapshot[2])
-
-    def _refuse_replaced(self, before: tuple[dict[str, Tensor], dict[str, int], Tensor]) -> None:
-        """Refuse environments that assign a new tensor to an attribute, which a graph would not read."""
-        for name, tensor in self._everything().items():
-            if tensor.data_ptr() != before[1][name]:
-                kind = type(self.env).__name__
-                attribute = name.removeprefix("state ")
-                raise ValueError(f"{kind} replaced its tensor {attribute!r} in a step: change it in place, by copy_")
+        self.generator.set_state(snapshot[1])
 
     # ------------------------------------------------------------------------------------ checkpoints
 
@@ -326,7 +349,7 @@ class TensorCollector:
         if state["started"] and "tensors" not in state:
             fault = "the checkpoint holds the state of environments in arrays, not in tensors"
             raise ValueError(f"{fault}; start a new run from its weights with --warm-start")
-        self.generator.set_state(state["generator"].cpu())
+        self._restore_generator(state["generator"].cpu())
         if not state["started"]:
             return []
         running = self._running()
@@ -345,6 +368,15 @@ class TensorCollector:
         self._must_restart = self.vector.n_same_starts > 1
         self._starting.fill_(False)
         return []
+
+    def _restore_generator(self, saved: Tensor) -> None:
+        """Restore the state of the generator; start it again from its seed if the saved one is of another device."""
+        if saved.shape == self.generator.get_state().shape:
+            self.generator.set_state(saved)
+            return
+        self.generator.manual_seed(self.generator.initial_seed())
+        came = "the checkpoint was written on another kind of device, whose random numbers cannot be continued"
+        _LOGGER.warning(f"{came}: those of the policy start again from the seed of the run")
 
     def _running(self) -> dict[str, Tensor]:
         """Return the tensors of the running episodes, by name."""

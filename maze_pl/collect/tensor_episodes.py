@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import overload
-
 import torch
 from torch import Tensor
 
 from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
-from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes
 
 
@@ -36,21 +32,6 @@ class TensorEpisodes(PendingEpisodes):
         while self._fetched is None:
             self._statistics.fetch_next()
         return self._fetched
-
-    def __len__(self) -> int:
-        return len(self.fetched())
-
-    @overload
-    def __getitem__(self, index: int) -> EpisodeSummary: ...
-    @overload
-    def __getitem__(self, index: slice) -> EpisodeBatch: ...
-    def __getitem__(self, index: int | slice) -> EpisodeSummary | EpisodeBatch:
-        """Return the summary of one episode, or a batch of several."""
-        return self.fetched()[index]
-
-    def __iter__(self) -> Iterator[EpisodeSummary]:
-        """Yield the summary of each episode."""
-        return iter(self.fetched())
 
 
 def flags_of_invalid(tensor: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import values_of
 from maze_pl.events.episode_statistics import action_keys
 from maze_pl.events.event_names import topic_name
-from maze_pl.events.topics import declarations
+from maze_pl.events.topics import StatisticsError, declarations
 
 MOST_PENDING: Final = 256
 """Rollouts whose statistics may stay on the device; with one more, those of the first are fetched."""
@@ -123,18 +123,24 @@ class TensorStatistics:
             self.fetch_next()
 
     def fetch_next(self) -> None:
-        """Fetch the episodes of the first rollout that was not fetched yet."""
+        """Fetch the episodes of the first rollout that was not fetched yet.
+
+        Raises:
+            ValueError: Data of the rollout is invalid.
+            StatisticsError: A KPI is infinite.
+        """
         record, receive = self._waiting[0]
         record.check()
-        self._waiting.popleft()
-        if record.restarted:
-            self._drop_running()
         env, row = (index.cpu().numpy() for index in record.ended.T.nonzero(as_tuple=True))
         columns = {name: tensor.T[record.ended.T].cpu().numpy() for name, tensor in record.numbers.items()}
         kpis = {}
         for name, values in columns.items():
             if name.startswith("kpi "):
                 kpis[name.removeprefix("kpi ")] = values.astype(np.float64)
+        self._refuse_infinite(kpis, env)
+        self._waiting.popleft()
+        if record.restarted:
+            self._drop_running()
         receive(
             EpisodeBatch(
                 env + self._first_env_index,
@@ -146,6 +152,13 @@ class TensorStatistics:
                 | self._action_statistics(record, env, row),
             )
         )
+
+    def _refuse_infinite(self, kpis: Mapping[str, Array], env: Array) -> None:
+        """Raise StatisticsError if a KPI of an ended episode is infinite."""
+        for name, values in kpis.items():
+            if np.isinf(values).any():
+                n = int(env[np.isinf(values)][0]) + self._first_env_index
+                raise StatisticsError(f"KPI {name!r} of environment {n} is infinite; return NaN where it has no value")
 
     # -------------------------------------------------------------------------------------------- actions
 

@@ -19,6 +19,7 @@ from maze_pl.core.rows import Final as FinalObservations
 from maze_pl.core.rows import Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
+from maze_pl.envs.tensors.tensor_env import refuse_early_ends
 
 _DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
@@ -57,6 +58,9 @@ class TensorStorage:
         self._ones = self.full(self._shape, 1)
         self._terminated = self.full(self._shape, False)
         self._truncated = self.full(self._shape, False)
+        self._early_ends: dict[StepKey, Tensor] = {}  # [T, N] of sub-steps that return flags, but are not the last one
+        for key in spec.step_keys[:-1]:
+            self._early_ends[key] = self.full(self._shape, False)
         self.segments: dict[StepKey, Segment] = {}
         for position, (key, step) in enumerate(spec.steps.items()):
             self.segments[key] = Segment(
@@ -76,8 +80,8 @@ class TensorStorage:
             **{f"kpi {name}": self.full(self._shape, 0.0) for name in kpi_names},
         }
         self._finals = self._make_finals()
-        self._starts = EventStorage(n_rows + 1, "a start of episodes")
-        self._acts = {key: EventStorage(n_rows, f"an act of sub-step {key!r}") for key in spec.steps}
+        self._starts = EventStorage(n_rows + 1, n_envs, "a start of episodes")
+        self._acts = {key: EventStorage(n_rows, n_envs, f"an act of sub-step {key!r}") for key in spec.steps}
 
     def full(self, shape: tuple[int, ...], value: bool | float) -> Tensor:
         """Make a tensor of bool, int64 or float64, as the type of the value says."""
@@ -132,6 +136,10 @@ class TensorStorage:
         """Store the rewards [N] of the acts of a sub-step."""
         _store(self.segments[key].reward, row, reward)
 
+    def store_early_ends(self, key: StepKey, row: Tensor, terminated: Tensor) -> None:
+        """Store which episodes [N] an act ended that is not the last one of its step, to refuse it later."""
+        _store(self._early_ends[key], row, terminated)
+
     def store_events(self, key: StepKey, row: Tensor, fired: Sequence[ArrayEvent]) -> None:
         """Store the events of the acts of a sub-step, [N]."""
         self._acts[key].store(row, fired)
@@ -167,6 +175,7 @@ class TensorStorage:
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors that are written, by name."""
         tensors = {"terminated": self._terminated, "truncated": self._truncated}
+        tensors |= {f"ends of {key}": tensor for key, tensor in self._early_ends.items()}
         tensors |= {f"number {name}": tensor for name, tensor in self._numbers.items()}
         for key, segment in self.segments.items():
             tensors |= {f"observation {key} {name}": tensor for name, tensor in segment.observation.items()}
@@ -215,6 +224,7 @@ class TensorStorage:
         play: Callable[[StepKey, Mapping[str, Tensor]], Mapping[str, Tensor]],
         restarted: bool,
         first_env_index: int,
+        env_name: str,
     ) -> RolloutRecord:
         """Copy what statistics need.
 
@@ -222,6 +232,7 @@ class TensorStorage:
             play: Computes the actions that are played from those that are sampled, for a step key.
             restarted: See `RolloutRecord`.
             first_env_index: Index of the first environment across all ranks and workers.
+            env_name: Name of the environment, for messages.
         """
         is_invalid: dict[str, Tensor] = {}
         actions = {}
@@ -232,8 +243,12 @@ class TensorStorage:
             is_invalid[f"reward of sub-step {key!r}"] = flags_of_invalid(segment.reward)
             actions[key] = {head: tensor.clone() for head, tensor in play(key, segment.action).items()}
 
+        early_ends = {key: ends.any(0) for key, ends in self._early_ends.items()}
+
         def check() -> None:
             _refuse_invalid(is_invalid, first_env_index)
+            for key, ended in early_ends.items():
+                refuse_early_ends(ended, env_name, key, first_env_index)
 
         return RolloutRecord(
             self._terminated | self._truncated,

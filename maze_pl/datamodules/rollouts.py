@@ -125,6 +125,7 @@ class RolloutDataModule(EnvironmentDataModule):
         self.epoch_length = epoch_length
         self.on_nondeterminism = on_nondeterminism
         self._has_told = False
+        self._is_on_device = False  # whether the environments of training are in tensors on the policy's device
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
 
@@ -154,10 +155,12 @@ class RolloutDataModule(EnvironmentDataModule):
     def _make_player(self) -> Callable[..., RolloutWorker]:
         first = self._rank * self.n_envs
         options: dict[str, Any] = {"seed": self.seed, "n_same_starts": self.n_same_starts}
-        make: Callable[..., Any] = partial(self._tensor_vector() or self._vector, **options)
+        tensor_vector = self._tensor_vector()
+        self._is_on_device = tensor_vector is not None
+        make: Callable[..., Any] = partial(tensor_vector or self._vector, **options)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
-        begun = [int(episode) for state in states for episode in state.get("episodes", [])]
+        begun = [episode for state in states for episode in _begun_episodes(state)]
         return partial(
             super()._make_player(),
             n_rollout_steps=self.n_rollout_steps,
@@ -169,7 +172,7 @@ class RolloutDataModule(EnvironmentDataModule):
     def _tensor_vector(self) -> Callable[..., Callable[[], TensorVector]] | None:
         """Return how to make factories of environments on the device of the policy; None for environments on the host.
 
-        Wrappers, recurrent policies and engines other than the one in this process need the host.
+        Wrappers, full checks, recurrent policies and engines other than the one in this process need the host.
         """
         env = self._tensor_env() if self._is_array else None
         if env is None:
@@ -178,8 +181,11 @@ class RolloutDataModule(EnvironmentDataModule):
         reason = None
         if not isinstance(self.engine, InProcessEngine):
             reason = f"a {type(self.engine).__name__} needs them there"
+        elif self.check == "full":
+            reason = "check=full compares their observations with the spaces there"
         elif not getattr(policy, "acts_on_device", False):
             reason = "recurrent policies and state-dependent exploration need them there"
+        env.close()
         if reason is not None:
             rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")
             return None
@@ -197,13 +203,15 @@ class RolloutDataModule(EnvironmentDataModule):
     def _tensor_env(self) -> TensorEnv | None:
         """Make the environment if it lies in tensors, and no wrapper but a time limit changes what it does."""
         assert self._factory is not None
-        env = make_wrapped_arrays(*self._factory.args)
+        wrapped = make_wrapped_arrays(*self._factory.args)
+        env = wrapped
         limits = []
         while isinstance(env, TimeLimitArrayWrapper | ActionMasksArrayWrapper):
             if isinstance(env, TimeLimitArrayWrapper):
                 limits.append(env.max_episode_steps)
             env = env.env
         if not isinstance(env, TensorEnv):
+            wrapped.close()
             return None
         if limits:
             env.max_episode_steps = min([*limits, *filter(None, [env.max_episode_steps])])
@@ -266,7 +274,12 @@ class RolloutDataModule(EnvironmentDataModule):
             then, now = "{} ranks with {} environments in {} shards each", "{} ranks with {} in {}"
             said = f"environments start new episodes: the checkpoint was written by {then}, this run has {now}"
             return rank_zero_info(said.format(*restored["layout"], *self._layout))
-        jobs = [(n, "load_state_dict", (state,)) for n, state in enumerate(restored["ranks"][self._rank]) if state]
+        states = restored["ranks"][self._rank]
+        if not self._is_on_device and any("tensors" in state for state in states if state):
+            fault = "the checkpoint holds the state of environments in tensors, which this run steps on the host"
+            remedy = "resume with the options that it was written with, or use its weights alone with --warm-start"
+            raise ValueError(f"{fault}; {remedy}")
+        jobs = [(n, "load_state_dict", (state,)) for n, state in enumerate(states) if state]
         answers = zip(jobs, self._ask(jobs), strict=True)
         strayed = [self._shards[shard][n] for (shard, *_), numbers in answers for n in numbers]
         if strayed:
@@ -316,6 +329,12 @@ class RolloutDataModule(EnvironmentDataModule):
         """Continue with the next rollout where `state_dict` was taken."""
         super().load_state_dict(state_dict)
         self._restored = state_dict if "ranks" in state_dict else None
+
+
+def _begun_episodes(state: dict[str, Any]) -> list[int]:
+    """Return the indices of the running episodes in the state of a shard."""
+    episodes = state["tensors"]["episode"].tolist() if "tensors" in state else state.get("episodes", [])
+    return [int(episode) for episode in episodes]
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:

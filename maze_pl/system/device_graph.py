@@ -27,6 +27,9 @@ class DeviceGraph:
 
     Attributes:
         outputs: What the function returns, overwritten by each replay.
+
+    Raises:
+        RuntimeError: An operation cannot be recorded. The generator cannot be used again then.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.collect import tensor_collector
 from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spaces import leaves
@@ -45,12 +46,11 @@ class Counter(TensorEnv):
 
     Attributes:
         spoiled: Number of an environment whose observations are NaN from its second step on, -1 for none.
-        replaces: Whether an act replaces a tensor instead of changing it.
     """
 
-    def __init__(self, spoiled: int = -1, replaces: bool = False, max_episode_steps: int | None = None) -> None:
+    def __init__(self, spoiled: int = -1, max_episode_steps: int | None = None) -> None:
         super().__init__(max_episode_steps)
-        self.spoiled, self.replaces = spoiled, replaces
+        self.spoiled = spoiled
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
@@ -76,10 +76,7 @@ class Counter(TensorEnv):
         return {"count": torch.where(is_bad, torch.nan, self.count)[:, None]}
 
     def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
-        if self.replaces:
-            self.count = self.count + 1
-        else:
-            self.count.add_(1)
+        self.count.add_(1)
         return Outcome(action["amount"][:, 0], (self.count >= 3) & (self.number % 2 == 0))
 
     def kpi_tensors(self) -> dict[str, Tensor]:
@@ -213,16 +210,73 @@ def test_states_of_other_environments_are_refused() -> None:
         collector.load_state_dict({"started": True, "generator": state["generator"]})
 
 
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_generator_of_another_kind_of_device_starts_again_from_its_seed(
+    is_started: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, module = collector_of(CartPoleTensorEnv)
+    if is_started:
+        collector.collect(module.policy)
+    state = collector.state_dict()
+    state["generator"] = torch.zeros(16, dtype=torch.uint8)  # that of CUDA has a seed and an offset
+    other, _ = collector_of(CartPoleTensorEnv)
+    torch.rand(5, generator=other.generator)
+    assert other.load_state_dict(state) == []
+    assert torch.equal(other.generator.get_state(), torch.Generator().manual_seed(1).get_state())
+    assert "written on another kind of device" in caplog.text
+    if is_started:
+        assert torch.equal(other.env.state, collector.env.state)  # type: ignore[attr-defined]
+    other.collect(module.policy)
+
+
 def test_invalid_observations_are_refused_with_the_number_of_the_environment() -> None:
     collector, module = collector_of(partial(Counter, spoiled=4))
     with pytest.raises(ValueError, match="observation 'count' of sub-step 0 of environment 14 is NaN or infinite"):
         collector.collect(module.policy)
 
 
-def test_environments_that_replace_tensors_cannot_be_recorded() -> None:
-    collector, module = collector_of(partial(Counter, replaces=True), records=True)
-    with pytest.raises(ValueError, match="Counter replaced its tensor 'count' in a step: change it in place, by copy_"):
-        collector.collect(module.policy)
+@pytest.mark.parametrize("name", ENVS)
+def test_a_recording_that_fails_leaves_neither_events_nor_a_spoiled_generator(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(function: Any, device: Any, generator: torch.Generator) -> None:
+        function()  # a warm-up
+        env.act(key, action)  # fires events that nobody stores
+        used.append(generator)
+        raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+    used: list[torch.Generator] = []
+    (plain, module), (collector, _) = collector_of(ENVS[name]), collector_of(ENVS[name], records=True)
+    env = collector.env
+    key, space = next(iter(env.action_spaces_dict.items()))
+    action = {head: torch.zeros(N_ENVS, dtype=torch.int64) for head in space.spaces}
+    monkeypatch.setattr(tensor_collector, "DeviceGraph", fail)
+    for _ in range(2):
+        assert_equal(plain.collect(module.policy).clone(), collector.collect(module.policy).clone())
+    assert "without a graph of the device, which is slower: recording it failed: operation not permitted" in caplog.text
+    assert len(used) == 1, "a failed recording is not repeated"
+    assert collector.generator is not used[0], "CUDA cannot use the generator of a failed graph"
+
+
+@pytest.mark.cuda
+def test_an_environment_that_waits_for_the_device_is_collected_without_a_graph(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Waiting(Counter):
+        def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
+            assert float(self.count.sum()) >= 0.0
+            return super().act(step_key, action)
+
+    device = torch.device("cuda")
+    collectors = []
+    spec = Spec.of(Waiting())
+    policy = PPO(spec=spec).policy.to(device)
+    for records in (False, True):
+        vector = TensorVector(Waiting(), N_ENVS, spec, device, seed=3)
+        collectors.append(TensorCollector(vector, N_STEPS, torch.Generator(device).manual_seed(1), records))
+    for _ in range(2):
+        assert_equal(*[collector.collect(policy).clone() for collector in collectors])
+    assert "recording it failed" in caplog.text
 
 
 def with_finals_at_ends(rollout: Rollout) -> Rollout:

@@ -22,6 +22,7 @@ from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.tensors import Outcome, TensorEnv
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
 from maze_pl.events import define_episode_stats, define_epoch_stats, define_stats_grouping, define_step_stats
+from maze_pl.events.topics import StatisticsError
 from maze_pl.modules import PPO
 from tests.envs.tensors.tensor_envs import ENVS
 from tests.equality import assert_equal
@@ -65,7 +66,8 @@ class Walk(TensorEnv):
     """Walkers with two kinds of acts, whose events depend on the seed, on the environment and on the action.
 
     Attributes:
-        wrong: A fault: "order" for other events each time, "numbers" for events without masks.
+        wrong: A fault: "order" for other events each time, "numbers" for events without masks, "shape" for a
+            short mask.
     """
 
     def __init__(self, wrong: str = "", max_episode_steps: int | None = 5) -> None:
@@ -111,11 +113,45 @@ class Walk(TensorEnv):
             self.walk.moved(everyone, value=1.0)
         if self.wrong == "numbers":
             self.walk.moved(self.number, value=1.0)
+        if self.wrong == "shape":
+            self.walk.moved(everyone[1:], value=1.0)
         return Outcome(-self.place, self.place > 6)
 
 
+class CountingWalk(Walk):
+    """A walk that also fires a number that counts for all environments, in a tensor of the state."""
+
+    def make_tensors(self, n_envs: int) -> None:
+        super().make_tensors(n_envs)
+        self.n_acts = torch.zeros((), dtype=torch.int64, device=self.device)
+
+    def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
+        self.n_acts.add_(1)
+        outcome = super().act(step_key, action)
+        if step_key == "step":
+            self.walk.moved(self.number > 2, value=self.n_acts)
+            self.walk.passed(self.number < 2, side=self.n_acts % 3, kind="wall", height=self.n_acts)
+        return outcome
+
+
+class Rising(Walk):
+    """A walk with a KPI that is infinite in one environment."""
+
+    @property
+    def kpi_names(self) -> tuple[str, ...]:
+        return ("height",)
+
+    def kpi_tensors(self) -> dict[str, Tensor]:
+        return {"height": torch.where(self.number == 4, torch.inf, self.place)}
+
+
 Make = Callable[[], TensorEnv]
-MAKERS: dict[str, Make] = {"walk": Walk, "walk without limit": partial(Walk, max_episode_steps=None), **ENVS}
+MAKERS: dict[str, Make] = {
+    "walk": Walk,
+    "walk without limit": partial(Walk, max_episode_steps=None),
+    "walk with numbers for all": CountingWalk,
+    **ENVS,
+}
 
 
 def collector_of(make: Make, **options: Any) -> tuple[TensorCollector, Any]:
@@ -283,6 +319,21 @@ def test_rollouts_are_fetched_in_their_order_whichever_is_read_first() -> None:
         assert column.values.tolist() == ([0, 1] if not number else [number * 10 - 8, number * 10, number * 10 + 1])
 
 
+def test_a_number_for_all_stays_a_number_of_the_environment() -> None:
+    collector, policy = collector_of(CountingWalk)
+    collector.collect(policy)
+    assert int(collector.env.n_acts) == 2 * N_STEPS  # type: ignore[attr-defined]
+
+
+def test_infinite_kpis_are_refused_each_time_that_they_are_read() -> None:
+    collector, policy = collector_of(partial(Rising, max_episode_steps=5))
+    message = "KPI 'height' of environment 14 is infinite; return NaN where it has no value"
+    with pytest.raises(StatisticsError, match=message):
+        collector.collect(policy)
+    with pytest.raises(StatisticsError, match=message):
+        collector.state_dict()
+
+
 def test_only_some_rollouts_stay_on_the_device() -> None:
     fetched: list[EpisodeBatch] = []
     statistics = statistics_of_two()
@@ -308,6 +359,10 @@ def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:
             "previously WalkEvents.passed, WalkEvents.passed; each time the same events must be fired",
         ),
         ("numbers", r"WalkEvents.moved was fired for torch.int64; expected a tensor \[N\] of bool"),
+        (
+            "shape",
+            r"WalkEvents.moved was fired for a tensor of shape \(5,\) with N = 6; expected a tensor \[N\] of bool",
+        ),
     ],
 )
 def test_events_that_cannot_be_stored_are_refused(wrong: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.datamodules import ActorDataModule, RolloutDataModule
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.tensors import CartPoleTensorEnv
 from maze_pl.modules import IMPALA, PPO
 from maze_pl.perception import (
     CustomModelComposer,
@@ -82,6 +85,65 @@ def test_events_and_actions_are_logged(algorithm: str, tmp_path: Path) -> None:
     assert n_cuts + n_faults + n_missing == pytest.approx(12)  # one of the three in each step of an episode
     assert logged["train_InventoryEvents/pieces_in_inventory/step_max"] <= 8
     assert 0 <= logged["train_DiscreteActionEvents/action/substep_1/cut_rotation"] <= 1
+
+
+class Episodes(pl.Callback):
+    """Notes the episodes that ended, and the first observations of training."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[int, int]] = []
+        self.first: Any = None
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, index: int) -> None:
+        self.ended += [(one.env_index, one.episode_index) for one in batch.summaries]
+        if self.first is None:
+            self.first = batch.segments[0].observation["observation"][0].clone()
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("options", [{"n_envs": 6}, {"n_envs": 4, "n_shards": 2}])
+def test_resuming_with_other_numbers_of_environments_plays_new_episodes(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    def fit(n_epochs: int, checkpoint: Path | None = None, **options: Any) -> tuple[Episodes, pl.Trainer]:
+        data = RolloutDataModule(ENVS["flat"], n_rollout_steps=40, epoch_length=2, evaluators={}, seed=0, **options)
+        module = PPO(spec=data.spec, batch_size=40)
+        episodes = Episodes()
+        trainer = make_trainer(tmp_path, max_epochs=n_epochs, callbacks=[episodes])
+        trainer.fit(module, data, ckpt_path=checkpoint)
+        return episodes, trainer
+
+    first, trainer = fit(1, n_envs=4)
+    checkpoint = tmp_path / "first.ckpt"
+    trainer.save_checkpoint(checkpoint)
+    second, _ = fit(2, checkpoint, **options)
+    assert len(first.ended) > 4
+    assert min(episode for _, episode in second.ended) > max(episode for _, episode in first.ended)
+    assert not (second.first[:, None] == first.first).all(2).any(), "no start is played again"
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+def test_full_checks_step_tensors_on_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Outside(CartPoleTensorEnv):
+        def observe(self, step_key: Any) -> dict[str, torch.Tensor]:
+            return {"observation": self.state.float() + 100.0}
+
+    def fit(check: Any, checkpoint: Path | None = None) -> pl.Trainer:
+        data = RolloutDataModule(Outside, n_envs=4, n_rollout_steps=8, epoch_length=1, check=check, evaluators={})
+        trainer = make_trainer(tmp_path, max_epochs=1 if checkpoint is None else 2)
+        trainer.fit(PPO(spec=data.spec, batch_size=16), data, ckpt_path=checkpoint)
+        return trainer
+
+    with caplog.at_level(logging.INFO):
+        fit("fast").save_checkpoint(tmp_path / "tensors.ckpt")
+        assert "on the host" not in caplog.text
+        with pytest.raises(ValueError, match=r"environments in tensors, which this run steps on the host; resume with"):
+            fit("full", tmp_path / "tensors.ckpt")
+        with pytest.raises(EnvContractError, match=r"of Outside is .*, which is not in Box"):
+            fit("full")
+    assert "Outside is stepped on the host: check=full compares their observations with the spaces there" in caplog.text
 
 
 @pytest.mark.cuda

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +13,8 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents
-from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
+from maze_pl.envs.contract import EnvContractError
 
 Tensors = Mapping[str, Tensor]
 Topic = TypeVar("Topic")
@@ -25,7 +26,8 @@ class Outcome(NamedTuple):
     Attributes:
         reward: [N] reward of the act.
         terminated: [N] bool, whether the simulation ended the episode; None if it did in no
-            environment. Only the last act of an environment step may end episodes.
+            environment. Only the last act of an environment step may end episodes; flags of another
+            one are refused.
     """
 
     reward: Tensor
@@ -43,7 +45,8 @@ class TensorEnv(ArrayEnv):
     A subclass implements the two spaces, `make_tensors`, `begin`, `observe` and `act`. These compute
     all N environments by the same operations: branches are `torch.where`, nothing depends on values
     of tensors in Python, and tensors that are attributes are changed in place, so that the operations
-    can be recorded as a graph of the device. All random numbers follow from the seeds of the
+    can be recorded as a graph of the device. Tensors may also lie in lists, tuples and dicts that are
+    attributes. All are made in `make_tensors`. All random numbers follow from the seeds of the
     episodes; see `tensor_streams`.
 
     Args:
@@ -80,7 +83,11 @@ class TensorEnv(ArrayEnv):
 
     @abstractmethod
     def make_tensors(self, n_envs: int) -> None:
-        """Make the tensors of the state on `device`, with the environments on their first axis."""
+        """Make the tensors of the state on `device`, with the environments on their first axis.
+
+        They are attributes, or lie in lists, tuples or dicts that are attributes. Tensors in other
+        objects are not saved; they must never change.
+        """
 
     @abstractmethod
     def begin(self, which: Tensor, seeds: Tensor) -> None:
@@ -133,7 +140,16 @@ class TensorEnv(ArrayEnv):
         return ()
 
     def allocate(self, n_envs: int) -> None:
-        """Make the tensors."""
+        """Make the tensors.
+
+        Raises:
+            EnvContractError: A sub-step has several agents.
+        """
+        for key, n_agents in self.agent_counts_dict.items():
+            if n_agents != 1:
+                came = f"agent_counts_dict of {type(self).__name__} has {n_agents} agents for sub-step {key!r}"
+                expected = "an environment in tensors has one agent in each sub-step"
+                raise EnvContractError(f"{came}; {expected}: give each agent its own sub-step, or use an ArrayEnv")
         super().allocate(n_envs)
         self.n_steps = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._next_key = np.zeros(n_envs, np.int64)
@@ -185,7 +201,10 @@ class TensorEnv(ArrayEnv):
                 tensor.copy_(torch.where(of_env, tensor, before[name]))
         result.reward = torch.where(chosen, outcome.reward.double(), result.reward)
         if outcome.terminated is not None:
-            result.terminated |= outcome.terminated & chosen
+            terminated = outcome.terminated & chosen
+            if key != list(self.observation_spaces_dict)[-1]:
+                refuse_early_ends(terminated, type(self).__name__, key, self.first_env_index)
+            result.terminated |= terminated
 
     def _hand_on_events(self, chosen: Tensor) -> None:
         """Fire the events of some environments as those of an array environment."""
@@ -209,8 +228,50 @@ class TensorEnv(ArrayEnv):
         return {name: values.double().cpu().numpy()[which] for name, values in self.kpi_tensors().items()}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors that are attributes of this object, by name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        """Return all tensors that are attributes of this object, by name, and those in its lists, tuples and dicts.
+
+        The names of the latter have dots, such as `levels.0` for the first entry of a list `levels`.
+        """
+        attributes = {name: value for name, value in vars(self).items() if name != "_given_arrays"}  # of `ArrayEnv`
+        return dict(_named_tensors(attributes, ""))
+
+    def _arrays(self) -> Iterator[tuple[str, AnyArray]]:
+        """Yield the arrays and tensors of the state, by name."""
+        yield from super()._arrays()
+        for name, tensor in self.tensors().items():
+            if "." in name:
+                yield name, tensor
+
+
+def _named_tensors(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors among some values and in their lists, tuples and dicts, with their names."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Tensor):
+            yield name, value
+        elif isinstance(value, dict):
+            yield from _named_tensors(value, f"{name}.")
+        elif isinstance(value, list | tuple):
+            yield from _named_tensors(dict(enumerate(value)), f"{name}.")
+
+
+def refuse_early_ends(terminated: Tensor, name: str, key: StepKey, first_env_index: int) -> None:
+    """Raise an error if a sub-step other than the last one ended episodes.
+
+    Args:
+        terminated: [N] bool, whether the act of the sub-step ended the episode.
+        name: Name of the environment.
+        key: The sub-step.
+        first_env_index: Number of the first environment, for the message.
+
+    Raises:
+        EnvContractError: It did in some environment.
+    """
+    ended = terminated.nonzero().flatten()
+    if len(ended):
+        came = f"sub-step {key!r} of {name} ended the episode of environment {first_env_index + int(ended[0])}"
+        rule = "only the last sub-step of an environment step may end episodes"
+        raise EnvContractError(f"{came}; {rule}: keep the flag in a tensor, and return it there")
 
 
 def values_of(value: Any, which: tuple[Tensor, ...] | Tensor) -> Any:

@@ -12,8 +12,10 @@ import torch
 from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv
 from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.checker import check_env
-from maze_pl.envs.tensors import CartPoleTensorEnv
-from tests.envs.tensors.tensor_envs import ENVS
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensorEnvironment
+from maze_pl.envs.tensors import CartPoleTensorEnv, Outcome
+from tests.envs.tensors.tensor_envs import DEMAND, ENVS
 
 
 def test_the_dynamics_of_cartpole_equal_those_in_arrays() -> None:
@@ -76,6 +78,79 @@ def test_episodes_are_truncated_after_the_limit_unless_they_terminate_then() -> 
     assert n_truncated > 100
     with pytest.raises(ValueError, match="max_episode_steps=0 must be at least 1"):
         CartPoleTensorEnv(0)
+
+
+class Levels(CartPoleTensorEnv):
+    """Poles that count their acts in tensors in containers.
+
+    Attributes:
+        n_agents: Number of agents that it declares.
+    """
+
+    def __init__(self, n_agents: int = 1) -> None:
+        super().__init__()
+        self.n_agents = n_agents
+
+    @property
+    def agent_counts_dict(self) -> dict[Any, int]:
+        return {0: self.n_agents}
+
+    def make_tensors(self, n_envs: int) -> None:
+        super().make_tensors(n_envs)
+        self.levels = {"a": torch.zeros(n_envs), "others": [torch.zeros(n_envs, 2), "text", (torch.zeros(n_envs),)]}
+
+    def act(self, step_key: Any, action: Any) -> Outcome:
+        for tensor in (self.levels["a"], self.levels["others"][0], self.levels["others"][2][0]):
+            assert isinstance(tensor, torch.Tensor)
+            tensor.add_(1.0)
+        return super().act(step_key, action)
+
+
+LEVELS = ["levels.a", "levels.others.0", "levels.others.2.0"]
+
+
+def test_tensors_in_lists_tuples_and_dicts_are_part_of_the_state() -> None:
+    env, other = Levels(), Levels()
+    for one in (env, other):
+        one.allocate(3)
+        one.reset(np.arange(3), np.arange(3))
+    assert list(env.tensors()) == ["n_steps", "state", *LEVELS]
+    env.step({0: {"action": np.ones(3, np.int64)}}, np.array([1]))
+    for name in LEVELS:
+        assert env.tensors()[name].reshape(3, -1)[:, 0].tolist() == [0.0, 1.0, 0.0], "only the second one has acted"
+    assert env.maze_state(1)["levels.a"] == 1.0
+    other.load_state_dict(env.state_dict())
+    for name, tensor in env.tensors().items():
+        assert torch.equal(other.tensors()[name], tensor)
+
+
+@pytest.mark.parametrize("n_agents", [2, -1])
+def test_several_agents_are_refused(n_agents: int) -> None:
+    message = f"agent_counts_dict of Levels has {n_agents} agents for sub-step 0; an environment in tensors has one"
+    with pytest.raises(EnvContractError, match=message):
+        Levels(n_agents).allocate(3)
+
+
+def test_an_end_before_the_last_sub_step_is_refused() -> None:
+    class Early(StructuredCutting2DTensorEnvironment):
+        def act(self, step_key: Any, action: Any) -> Outcome:
+            reward, _ = super().act(step_key, action)
+            return Outcome(reward, torch.tensor([True, False, True]))
+
+    env = Early(8, (4, 3), DEMAND)
+    env.allocate(3)
+    env.first_env_index = 10
+    env.reset(np.arange(3), np.arange(3))
+    actions = {
+        key: {head: np.zeros(3, np.int64) for head in space.spaces} for key, space in env.action_spaces_dict.items()
+    }
+    result = env.step(actions, np.array([1]))
+    assert result.terminated.tolist() == [False] * 3
+    assert env.step(actions, np.array([1])).terminated.tolist() == [False] * 3, "flags of other environments are unread"
+    with pytest.raises(
+        EnvContractError, match="sub-step 0 of Early ended the episode of environment 12; only the last"
+    ):
+        env.step(actions, np.array([1, 2]))
 
 
 @pytest.mark.parametrize("name", ENVS)

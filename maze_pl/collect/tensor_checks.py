@@ -1,0 +1,169 @@
+"""Checks of what an environment in tensors returns and changes, in the first rollout of a collector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spec import Spec
+from maze_pl.envs.contract import EnvContractError, describe
+from maze_pl.envs.tensors.tensor_env import TensorEnv
+from maze_pl.events.topics import StatisticsError
+
+_REMEDY: Final = "change it in place, by copy_"
+
+
+class TensorChecks:
+    """Checks of a `TensorEnv` that read no values, so that they do not wait for the device.
+
+    Args:
+        env: The environment, just allocated.
+        spec: Observation and action spaces of the agents.
+    """
+
+    def __init__(self, env: TensorEnv, spec: Spec) -> None:
+        self._env = env
+        self._spec = spec
+        self._name = type(env).__name__
+        self._tensors = {name: (tensor, tensor.data_ptr()) for name, tensor in env.tensors().items()}
+        self._of_helpers = self._find_in_helpers()
+
+    # ----------------------------------------------------------------------------------------- tensors
+
+    def check_attributes(self) -> None:
+        """Check that the tensors of the state are those that `make_tensors` made.
+
+        Raises:
+            EnvContractError: One was replaced, removed, or made later.
+        """
+        tensors = self._env.tensors()
+        for name, tensor in tensors.items():
+            if name not in self._tensors:
+                came = f"{self._name} made its tensor {name!r} in begin, observe or act"
+                raise EnvContractError(f"{came}: make it in make_tensors, and {_REMEDY}")
+            first, address = self._tensors[name]
+            if tensor is not first or tensor.data_ptr() != address:
+                raise EnvContractError(f"{self._name} replaced its tensor {name!r} in a step: {_REMEDY}")
+        for name in self._tensors:
+            if name not in tensors:
+                raise EnvContractError(f"{self._name} removed its tensor {name!r} in a step: keep it, and {_REMEDY}")
+
+    def check_helpers(self) -> None:
+        """Check that tensors in other objects, which are not saved, stay as they are.
+
+        Raises:
+            EnvContractError: One was changed or replaced since it was first seen.
+        """
+        found = self._find_in_helpers()
+        for name in self._of_helpers.keys() & found.keys():
+            tensor, n_changes = found[name]
+            first, earlier = self._of_helpers[name]
+            if tensor is not first or n_changes != earlier:
+                came = f"{self._name} changes the tensor {name!r}, which is not saved in checkpoints"
+                expected = "make it an attribute of the environment, or keep it in a list, tuple or dict that is one"
+                raise EnvContractError(f"{came}: {expected}")
+        self._of_helpers = found
+
+    def _find_in_helpers(self) -> dict[str, tuple[Tensor, int]]:
+        """Return the tensors in objects that are attributes, and how often each was changed in place, by name."""
+        own = {id(tensor) for tensor in self._env.tensors().values()}
+        found = {}
+        for name, tensor in _tensors_below(self._env):
+            if id(tensor) not in own:
+                found[name] = (tensor, 0 if tensor.is_inference() else tensor._version)
+        return found
+
+    # ----------------------------------------------------------------------------------------- results
+
+    def check_observation(self, key: StepKey, observation: Any) -> None:
+        """Check the observations of a sub-step.
+
+        Raises:
+            EnvContractError: One is missing, or has another shape, or a type that cannot be converted.
+        """
+        expected = self._spec.steps[key].observation_space.spaces
+        where = f"sub-step {key!r} of {self._name}"
+        if not isinstance(observation, Mapping) or not all(name in observation for name in expected):
+            came = str(sorted(observation)) if isinstance(observation, Mapping) else describe(observation)
+            raise EnvContractError(f"the observations of {where} are {came}; expected {sorted(expected)} by name")
+        for name, space in expected.items():
+            dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
+            self._require(observation[name], f"observation {name!r} of {where}", tuple(space.shape or ()), dtype)
+
+    def check_outcome(self, key: StepKey, outcome: Any) -> None:
+        """Check the result of an act.
+
+        Raises:
+            EnvContractError: It is not an `Outcome`, or one of its tensors has another shape or type.
+        """
+        where = f"sub-step {key!r} of {self._name}"
+        if not isinstance(outcome, tuple) or len(outcome) != 2:
+            raise EnvContractError(f"act in {where} returned {describe(outcome)}; expected an Outcome")
+        reward, terminated = outcome
+        self._require(reward, f"the reward of {where}", (), torch.float64)
+        if terminated is not None:
+            self._require(terminated, f"terminated of {where}", (), torch.bool)
+
+    def check_kpis(self, kpis: Any) -> None:
+        """Check the KPIs of the running episodes.
+
+        Raises:
+            StatisticsError: One is not declared, or a declared one is missing.
+            EnvContractError: One has another shape or type.
+        """
+        declared = self._env.kpi_names
+        if not isinstance(kpis, Mapping):
+            raise EnvContractError(f"kpi_tensors of {self._name} returned {describe(kpis)}; expected tensors by name")
+        for name, values in kpis.items():
+            if name not in declared:
+                remedy = f"add it to kpi_names, which has {declared}"
+                raise StatisticsError(f"{self._name} computes the KPI {name!r}: {remedy}")
+            self._require(values, f"KPI {name!r} of {self._name}", (), torch.float64)
+        missing = [name for name in declared if name not in kpis]
+        if missing:
+            fault = f"{self._name} declares the KPIs {missing} in kpi_names, but kpi_tensors does not compute them"
+            raise StatisticsError(f"{fault}: return a tensor [N] for each, NaN for no value")
+
+    def _require(self, value: Any, what: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        """Require a tensor [N, *shape] on the device of the environment that can be converted to a type."""
+        shape = (self._env.n_envs, *shape)
+        device = self._env.device.type
+        is_fitting = isinstance(value, Tensor) and tuple(value.shape) == shape and value.device.type == device
+        if not is_fitting or not torch.can_cast(value.dtype, dtype):
+            came = describe(value)
+            if isinstance(value, Tensor):
+                came = f"a tensor of shape {tuple(value.shape)} and type {value.dtype} on {value.device.type}"
+            expected = f"expected a tensor of shape {shape} and type {dtype} on {device}"
+            raise EnvContractError(f"{what} is {came}; {expected}, with the environments on its first axis")
+
+
+def _tensors_below(env: TensorEnv) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors in all objects that are reached from an environment's attributes, with their names."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, Any]] = [("", env)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, Tensor):
+            yield name, value
+        elif id(value) not in seen:
+            seen.add(id(value))
+            prefix = f"{name}." if name else ""
+            waiting.extend((f"{prefix}{part}", child) for part, child in _parts(value).items())
+
+
+def _parts(value: Any) -> Mapping[Any, Any]:
+    """Return the entries of a container, or the attributes of an object, by name."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if isinstance(value, type | ModuleType):
+        return {}
+    attributes: Mapping[Any, Any] = getattr(value, "__dict__", {})
+    return attributes
