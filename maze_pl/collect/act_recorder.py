@@ -89,6 +89,13 @@ class ActRecorder:
             self._truncated[envs] = staging.truncated[envs]
             self._keep(extras)
 
+    def returns(self) -> Array:
+        """Return the sums [N] of the rewards of the episodes, as changed by wrappers."""
+        returns = np.zeros(self._vector.n_envs)
+        for acts in self._acts:
+            returns[acts.envs] += acts.reward[acts.envs]
+        return returns
+
     def _keep(self, extras: StepExtras) -> None:
         """Keep final observations and attributed rewards."""
         for group in extras.finals:

@@ -48,7 +48,7 @@ class BestEpisodeWorker(RolloutWorker):
             policy: The policy; the player's policy if None.
 
         Returns:
-            The episode with the largest return, the first one if several have it.
+            The episode with the largest return, of rewards as changed by wrappers; the first one if several have it.
         """
         if _TRAINING not in self.vectors:
             self.vectors[_TRAINING] = self.training[0]()
@@ -60,5 +60,5 @@ class BestEpisodeWorker(RolloutWorker):
         with evaluation_mode(acting):
             recorder.play(start, generator)
         summaries = vector.drain_summaries()
-        place = int(np.argmax([summary.reward for summary in summaries]))
+        place = int(np.argmax(recorder.returns()))
         return BestEpisode(recorder.record_of(place, self.seed, start), summaries, place)

@@ -29,7 +29,7 @@ from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
-from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env
+from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env, require_seeds
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
@@ -244,11 +244,18 @@ class EnvironmentDataModule(pl.LightningDataModule):
             return self._array_vector(n_envs, **options)
         return self._vector_of([self._factory_of(evaluator)] * n_envs, **options)
 
-    def _array_vector(self, n_envs: int, *inner: Any, **options: Any) -> Callable[[], ArrayVectorEnv]:
-        """Return a factory of a vector of environments in arrays; `inner` adds wrappers."""
+    def _array_vector(
+        self, n_envs: int, *inner: Any, same_starts: str | None = None, **options: Any
+    ) -> Callable[[], ArrayVectorEnv]:
+        """Return a factory of a vector of environments in arrays; `inner` adds wrappers, `same_starts` needs seeds."""
         env, wrappers, masks = cast(Any, self._factory).args
         make = partial(make_wrapped_arrays, env, [*inner, *wrappers], masks)
-        make().close()  # fails now if a wrapper has no array form
+        n_same_starts = options.get("n_same_starts", 1)
+        with closing(make()) as sample:  # fails now if a wrapper has no array form
+            if n_same_starts > 1:
+                require_seeds(sample, f"n_same_starts={n_same_starts}", all_episodes=True)
+            elif same_starts is not None:
+                require_seeds(sample, same_starts)
         return partial(ArrayVectorEnv, make, n_envs, spec=self.spec, **{"check": self.check, **options})
 
     def _vector_of(self, factories: list[Callable[[], LogStatsWrapper]], **options: Any) -> Callable[[], AnyVector]:
@@ -264,11 +271,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Return the factory of the engine's players."""
         evaluation = {}
         for name, evaluator in self.evaluators.items():
-            options = {
-                "seed": derive_seed(self.seed, "evaluation", name),
-                "autoreset": False,
-                "seed_by_env": False,
-            }
+            options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
             vector = self._vector(len(evaluator.groups[0]), name, **options)
             evaluation[name] = vector, evaluator.deterministic
         return partial(self._player_class, self.seed, evaluation)
@@ -314,9 +317,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
         wrapper_statistics = self.wrapper_statistics() if wrapper_statistics is None else wrapper_statistics
         given = self._engage(self._policy() if policy is None else policy)
         own = enumerate(self.evaluators[name].groups[self._rank :: self._world_size])
-        jobs = [
-            (place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)) for place, group in own
-        ]
+        jobs = []
+        for place, group in own:
+            jobs.append((place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)))
         return Evaluation(name, joined_summaries(self._ask(jobs)))
 
     # -------------------------------------------------------------------------------------------------- state
@@ -383,10 +386,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for spawned processes; factories may be lambdas or local classes."""
-        return {
-            **self.__dict__,
-            **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE},
-        }
+        return {**self.__dict__, **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, **{name: cloudpickle.loads(state[name]) for name in _BY_VALUE})

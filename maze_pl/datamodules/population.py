@@ -74,7 +74,8 @@ class PopulationDataModule(EnvironmentDataModule):
             `SequentialVectorEnv`.
 
     Raises:
-        ValueError: A number is out of range, or both minima are 0.
+        ValueError: A number is out of range, or both minima are 0. When a population is to play at the same
+            time: a vector environment of gymnasium takes one seed for all its environments.
     """
 
     batch_type: ClassVar[type] = PopulationBatch
@@ -136,8 +137,9 @@ class PopulationDataModule(EnvironmentDataModule):
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
         training = [self._vector_of([self._factory_of(None, *limit)], **options)]
         population = None
-        if self._is_array:
-            population = self._array_vector(self._n_together(), *limit, **options)
+        if self._plays_together:
+            same = "a population, whose pairs play the same episodes,"
+            population = self._array_vector(self._n_together(), *limit, same_starts=same, **options)
         return partial(
             super()._make_player(),
             training=training,

@@ -25,9 +25,9 @@ class SelfLabellingDataModule(EnvironmentDataModule):
     """Plays several episodes from each of several starts, and serves the acts of the best ones.
 
     In each epoch the policy in training plays `n_samples` episodes with sampled actions from each of
-    `n_starts` new starts. The episode with the largest return of each start is imitated. No
-    demonstrations and no critic are needed. Corsini et al. 2024, arXiv:2401.11849, "Self-labeling
-    the job shop scheduling problem".
+    `n_starts` new starts. The episode of each start with the largest return, of rewards as changed by
+    wrappers, is imitated. No demonstrations and no critic are needed. Corsini et al. 2024,
+    arXiv:2401.11849, "Self-labeling the job shop scheduling problem".
 
     All episodes from a start have the same seed, so that they differ by the actions only, where
     nothing else is random. In environments in arrays, they are played at the same time, with the
@@ -54,7 +54,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
             `SequentialVectorEnv`.
 
     Raises:
-        ValueError: A number is out of range.
+        ValueError: A number is out of range. When training begins: a vector environment of gymnasium takes
+            one seed for all its environments.
     """
 
     batch_type: ClassVar[type] = BestEpisodesBatch
@@ -108,7 +109,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": derive_seed(self.seed, "train"), "autoreset": False, "seed_by_env": False}
         if self._is_array:
-            training: Any = self._array_vector(self.n_samples, *limit, **options)
+            same = f"self-labelling with n_samples={self.n_samples}"
+            training: Any = self._array_vector(self.n_samples, *limit, same_starts=same, **options)
         else:
             training = self._vector_of([self._factory_of(None, *limit)] * self.n_samples, **options)
         return partial(super()._make_player(), training=[training])
@@ -134,9 +136,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         for part in gather_objects(records):
             everywhere |= part
         self.episodes = BestEpisodes(epoch, [everywhere[start] for start in sorted(everywhere)])
-        returns = [[summary.reward for summary in one.summaries] for one in found]
         self.episodes.measures = {
-            "best_return": float(np.mean([max(of_start) for of_start in returns])),
+            "best_return": float(np.mean([one.summaries[one.place].reward for one in found])),
             "n_timesteps": float(sum(summary.env_steps for one in found for summary in one.summaries)),
         }
         self.episodes.summaries = [summary for one in found for summary in one.summaries]

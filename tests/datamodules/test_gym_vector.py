@@ -11,10 +11,16 @@ import pytorch_lightning as pl
 import torch
 from gymnasium.vector import AutoresetMode
 
-from maze_pl.datamodules import ReplayDataModule, RolloutDataModule, RolloutEvaluator
+from maze_pl.datamodules import (
+    PopulationDataModule,
+    ReplayDataModule,
+    RolloutDataModule,
+    RolloutEvaluator,
+    SelfLabellingDataModule,
+)
 from maze_pl.envs import GymMazeEnv, GymVectorArrayEnv, PendulumArrayEnv
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, RewardScalingWrapper
-from maze_pl.modules import DQN, PPO
+from maze_pl.modules import BC, DQN, ES, PPO
 
 PPO_IN_SMALL_BATCHES = partial(PPO, batch_size=20)
 CARTPOLE = partial(GymMazeEnv, "CartPole-v1")
@@ -38,6 +44,7 @@ def _trained(data: Any, module: Any = PPO_IN_SMALL_BATCHES, epochs: int = 1, **o
         accelerator="cpu",
         devices=1,
         num_sanity_val_steps=0,
+        limit_val_batches=1.0 if data.evaluators else 0,
     )
     learner = module(spec=data.spec)
     trainer.fit(learner, data, weights_only=True, **options)
@@ -82,3 +89,38 @@ def test_native_vectorization_refuses_other_environments() -> None:
         _ = _data(partial(GymMazeEnv, "Pendulum-v1"), vectorization="native").spec
     with pytest.raises(ValueError, match="with a vector entry point, which PendulumArrayEnv does not have"):
         _ = _data(PendulumArrayEnv, vectorization="native").spec
+
+
+NATIVE = partial(GymVectorArrayEnv, "CartPole-v1")
+REFUSED = r"needs a seed for each environment, which CartPoleVectorEnv does not take; use vectorization=sequential"
+
+
+def _population(env: Any, **options: Any) -> Any:
+    small: dict[str, Any] = {"n_rollouts_per_update": 4, "max_steps": 20, "shared_noise_table_size": 100_000}
+    return PopulationDataModule(env, evaluators={}, seed=3, **small, **options)
+
+
+def _best_of_three(env: Any) -> Any:
+    return SelfLabellingDataModule(env, n_starts=1, n_samples=3, max_steps=20, epoch_length=1, evaluators={}, seed=3)
+
+
+def test_one_seed_for_all_environments_is_refused_where_starts_must_be_equal() -> None:
+    with pytest.raises(ValueError, match=f"n_same_starts=2 {REFUSED}"):
+        _trained(_data(NATIVE, n_same_starts=2), partial(PPO_IN_SMALL_BATCHES, baseline="leave_one_out"))
+    with pytest.raises(ValueError, match=f"self-labelling with n_samples=3 {REFUSED}"):
+        _trained(_best_of_three(NATIVE), BC)
+    with pytest.raises(ValueError, match=f"a population, .* {REFUSED}"):
+        _trained(_population(NATIVE), ES)
+
+
+def test_policies_that_play_one_by_one_need_no_further_seeds() -> None:
+    weights = [_trained(_population(env, deterministic=False), ES)[0] for env in (NATIVE, CARTPOLE)]
+    assert all(torch.allclose(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_vectors_with_all_seeds_learn_the_same_from_equal_starts(mode: AutoresetMode) -> None:
+    vectors = partial(GymVectorArrayEnv, "CartPole-v1", "sync", vector_kwargs={"autoreset_mode": mode})
+    for make, module in ((_population, ES), (_best_of_three, BC)):
+        weights = [_trained(make(env), module)[0] for env in (vectors, CARTPOLE)]
+        assert all(torch.allclose(tensor, weights[1][name], atol=1e-6) for name, tensor in weights[0].items())

@@ -74,6 +74,18 @@ def test_episodes_in_arrays_equal_those_of_single_environments(
     assert len(ids) == 6
 
 
+@pytest.mark.parametrize("kind", [0, 1], ids=["arrays", "single"])
+def test_the_best_episode_has_the_largest_return_after_wrappers(kind: int, tmp_path: Path) -> None:
+    env = ENVS["cartpole"][kind]
+    _, epochs = played(env, [partial(RewardScalingWrapper, scale=-1.0)], tmp_path)
+    for epoch in epochs:
+        worst = [min(one.reward for one in epoch.summaries[5 * start : 5 * start + 5]) for start in range(3)]
+        records = [SpacesTrajectoryRecord.from_bytes(bytearray(content)) for content in epoch.records]
+        assert [-float(record.reward.sum()) for record in records] == worst
+        assert epoch.measures["best_return"] == pytest.approx(np.mean(worst))
+        assert len({one.reward for one in epoch.summaries}) > 3
+
+
 def test_runs_in_arrays_learn_the_same(tmp_path: Path) -> None:
     arrays, single, wrappers = ENVS["cartpole"]
     weights = []

@@ -249,6 +249,7 @@ class ReplayStorage:
             "capacity": self.capacity,
             "written": self._written,
             "highest": self._highest,
+            "alpha": None if self._alpha is None else float(self._alpha),  # of the priorities; may follow a schedule
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
@@ -270,6 +271,8 @@ class ReplayStorage:
             self._priorities.update(np.arange(len(self)), saved["priorities"])
         if self._sizes is not None:
             self._sizes[rows] = saved["sizes"]
+            if state.get("alpha") is not None:  # older states have none
+                self._alpha = state["alpha"]
         return self
 
     def _refuse_numbers(self, state: dict[str, Any]) -> None:
@@ -278,11 +281,14 @@ class ReplayStorage:
         capacity = state.get("capacity")
         highest = state.get("highest")
         last = state.get("last")
+        alpha = state.get("alpha")
         if type(written) is not int or written < 0 or capacity != self.capacity:
             held = f"it holds {written} transitions of a capacity of {capacity}"
             raise ValueError(f"{held}, expected {self.capacity}")
         if type(highest) is not float or not 0 < highest < np.inf:
             raise ValueError(f"its highest priority is {highest}")
+        if alpha is not None and (type(alpha) is not float or not 0 <= alpha < np.inf):
+            raise ValueError(f"the exponent of its priorities is {alpha}")
         is_known = isinstance(last, dict) and all(number in range(written) for number in last.values())
         if not is_known:
             raise ValueError(f"it names latest transitions that are not among its {written}")

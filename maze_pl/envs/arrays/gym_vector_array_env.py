@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from contextlib import closing
+from typing import Any, Final, Literal
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.episode import StatKey
+from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.gym_action_conversion import GymActionConversion
+from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.gym_observation_conversion import GymObservationConversion
-from maze_pl.envs.structured_env import Array
+from maze_pl.envs.structured_env import Array, StructuredEnv
 
 _MODES = [f"AutoresetMode.{mode.name}" for mode in AutoresetMode]
 _Tree = dict[str, Array]
+_SEQUENTIAL: Final = "use vectorization=sequential"
 
 
 class GymVectorArrayEnv(ArrayEnv):
     """A `gymnasium.vector.VectorEnv` in any of its three autoreset modes, with the numbers of its episodes unchanged.
 
     Transitions that only restart an environment (next-step) are not returned, and final observations come from
-    `final_obs` (same-step). Where single environments can be reset with `options={"reset_mask": ...}`, each
-    episode starts with its own seed in every mode. Elsewhere an environment starts its next
-    episodes itself, from the generator that was seeded at the first reset.
+    `final_obs` (same-step), which a `SyncVectorEnv` may overwrite, so that it is switched to `DISABLED`. Where
+    `reset(options={"reset_mask": ...})` is possible, each episode starts with its own seed in every mode.
+    Elsewhere environments start their next episodes from the generator seeded at the first reset.
 
     The state of a vector environment cannot be saved; a resumed run starts new episodes.
 
@@ -48,6 +54,10 @@ class GymVectorArrayEnv(ArrayEnv):
         TypeError: A function was given together with keyword arguments, or a space is not supported.
         ValueError: Gymnasium cannot make the environment, or mode `DISABLED` comes with reset_mask=False.
         EnvContractError: It is not a vector environment, or declares no autoreset mode.
+
+    Attributes:
+        seeds_each: Whether each environment gets its own seed when all are reset.
+        seeds_all_episodes: Whether each episode gets its own seed, also while other environments run.
 
     Example:
         >>> env = GymVectorArrayEnv("CartPole-v1")
@@ -69,12 +79,14 @@ class GymVectorArrayEnv(ArrayEnv):
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env!r} was given")
         self._env, self._kwargs = env, kwargs
         self._vectorization_mode = vectorization_mode
+        self._takes_mask = reset_mask
         self._vector = self._made(1)
         single = type(self._vector.unwrapped) in (SyncVectorEnv, AsyncVectorEnv)
         self._mode = self._vector.metadata["autoreset_mode"]
         is_disabled = self._mode is AutoresetMode.DISABLED
         self._can_mask = single or is_disabled if reset_mask is None else reset_mask
-        self._seeds_each = single if seed_each is None else seed_each
+        self.seeds_each = single if seed_each is None else seed_each
+        self.seeds_all_episodes = self.seeds_each and self._can_mask
         if is_disabled and not self._can_mask:
             raise ValueError(f"{self._name} has AutoresetMode.DISABLED, which needs reset_mask; leave reset_mask out")
         self._sees = GymObservationConversion(self._vector.single_observation_space)
@@ -103,6 +115,10 @@ class GymVectorArrayEnv(ArrayEnv):
             raise EnvContractError(f"{self._name} {came}; set metadata['autoreset_mode'] to one of {_MODES}")
         if vector.num_envs != n_envs:
             raise EnvContractError(f"{self._name} has num_envs={vector.num_envs}; expected {n_envs}")
+        sync = vector.unwrapped
+        if type(sync) is SyncVectorEnv and mode is AutoresetMode.SAME_STEP and self._takes_mask is not False:
+            sync.autoreset_mode = AutoresetMode.DISABLED
+            sync.metadata = {**sync.metadata, "autoreset_mode": AutoresetMode.DISABLED}
         return vector
 
     @property
@@ -139,8 +155,11 @@ class GymVectorArrayEnv(ArrayEnv):
         elif self._begun[which].all():
             observation = self._first
         else:
-            remedy = "make its reset take options={'reset_mask': ...} and pass reset_mask=True"
-            raise EnvContractError(f"{self._name} cannot start some environments while others run; {remedy}")
+            n = self.first_env_index + int(which[np.argmin(self._begun[which])])
+            fault = f"{self._name} cannot start environment {n} while others run, as after the end of a time limit"
+            limit = "use the environment's own max_episode_steps, not a time limit around it"
+            mask = "make its reset take options={'reset_mask': ...} and pass reset_mask=True"
+            raise EnvContractError(f"{fault}; {limit}, or {mask}")
         self._runs[which] = True
         self._begun[which] = False
         return ArrayStep({0: observation})
@@ -148,7 +167,7 @@ class GymVectorArrayEnv(ArrayEnv):
     def _reset_all(self, which: Array, seeds: Array) -> _Tree:
         """Reset the whole vector environment."""
         seed: Any = int(seeds[0])
-        if self._seeds_each:
+        if self.seeds_each:
             every = np.full(self.n_envs, seed)
             every[which] = seeds
             seed = every.tolist()
@@ -160,12 +179,19 @@ class GymVectorArrayEnv(ArrayEnv):
         mask = np.zeros(self.n_envs, np.bool_)
         mask[which] = True
         seed = None
-        if self._seeds_each:
+        if self.seeds_each:
             every = np.full(self.n_envs, None, object)
             every[which] = seeds.tolist()
             seed = every.tolist()
         self._ended[which] = False
-        return self._parts(self._require_pair(self._vector.reset(seed=seed, options={"reset_mask": mask})))  # type: ignore[arg-type]
+        try:
+            result = self._vector.reset(seed=seed, options={"reset_mask": mask})  # type: ignore[arg-type]
+        except ValueError as error:
+            if self._vector is self._vector.unwrapped:
+                raise
+            fault = f"{type(self._vector).__name__} around {self._name} cannot reset some environments ({error})"
+            raise EnvContractError(f"{fault}; pass reset_mask=False, or leave the wrapper out") from error
+        return self._parts(self._require_pair(result))
 
     def _require_pair(self, result: Any) -> Any:
         """Return the observation of a result of `reset`."""
@@ -236,6 +262,9 @@ class GymVectorArrayEnv(ArrayEnv):
         ended = np.flatnonzero(ends)
         if not len(ended):
             return parts
+        if not isinstance(infos, Mapping):
+            fault = f"step of {self._name} returned infos that are {describe(infos)}; expected a dict with final_obs"
+            raise EnvContractError(f"{fault}: leave out wrappers such as DictInfoToList")
         finals = infos.get("final_obs")
         is_given = np.asarray(infos.get("_final_obs", np.full(self.n_envs, finals is not None)))
         if not is_given[ended].all():
@@ -271,6 +300,11 @@ class GymVectorArrayEnv(ArrayEnv):
 
     saves_state = False
 
+    def end_episodes(self, which: Array) -> Mapping[StatKey, StatColumn]:
+        """Note that episodes have ended, some of them by a wrapper."""
+        self._runs[which] = False
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Return nothing, as a vector environment cannot be saved."""
         return {}
@@ -296,6 +330,29 @@ def _neutral(space: spaces.Space[Any]) -> Array:
     return np.zeros(space.shape or (), np.int8)
 
 
+def require_seeds(env: ArrayEnv, needed_by: str, all_episodes: bool = False) -> None:
+    """Refuse a vector environment of gymnasium that does not give equal starts to environments with equal seeds.
+
+    Args:
+        env: The array environment with its wrappers.
+        needed_by: What starts several environments with the same seed, for the message.
+        all_episodes: Whether episodes that start while other environments run must have their own seeds, too.
+
+    Raises:
+        ValueError: The environment takes one seed for all, or episodes start without one.
+    """
+    vector = env.unwrapped
+    if not isinstance(vector, GymVectorArrayEnv):
+        return
+    if vector.seeds_all_episodes or (vector.seeds_each and not all_episodes):
+        return
+    options = "reset_mask=True and seed_each=True" if all_episodes else "seed_each=True"
+    what = "episode" if vector.seeds_each else "environment"
+    fault = f"{needed_by} needs a seed for each {what}, which {vector._name} does not take"
+    remedy = f"{_SEQUENTIAL}, the form for single episodes, an ArrayEnv, or {options} if its reset takes them"
+    raise ValueError(f"{fault}; {remedy}")
+
+
 def make_native_array_env(env: Callable[[], Any], **kwargs: Any) -> GymVectorArrayEnv:
     """Make the vector form that an environment of gymnasium was registered with, for `vectorization: native`.
 
@@ -304,23 +361,40 @@ def make_native_array_env(env: Callable[[], Any], **kwargs: Any) -> GymVectorArr
         kwargs: Passed to the vector entry point, besides the arguments of the environment.
 
     Raises:
-        ValueError: The environment has no vector entry point, or was not made by name.
+        ValueError: It has no vector entry point, was not made by name, or has wrappers or no time limit.
     """
-    single = env()
-    spec = getattr(single, "spec", None)
-    name = type(single).__name__ if spec is None else str(spec.id)
-    single.close()
-    if spec is None or spec.vector_entry_point is None:
-        fault = (
-            f"vectorization=native needs a gymnasium environment with a vector entry point, which {name} does not have"
-        )
-        raise ValueError(f"{fault}; use vectorization=sequential")
-    return GymVectorArrayEnv(spec.id, **_arguments(spec), **kwargs)
-
-
-def _arguments(spec: Any) -> dict[str, Any]:
-    """Return the arguments with which an environment was made."""
+    with closing(env()) as single:
+        spec = getattr(single, "spec", None)
+        name = type(single).__name__ if spec is None else str(spec.id)
+        if spec is None or spec.vector_entry_point is None:
+            fault = f"a gymnasium environment with a vector entry point, which {name} does not have"
+            raise ValueError(f"vectorization=native needs {fault}; {_SEQUENTIAL}")
+        limit = _time_limit(single, name)
     arguments = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
-    if spec.max_episode_steps is not None:
-        arguments["max_episode_steps"] = spec.max_episode_steps
-    return arguments
+    if limit is not None:
+        arguments["max_episode_steps"] = limit
+    return GymVectorArrayEnv(spec.id, **arguments, **kwargs)
+
+
+def _time_limit(single: Any, name: str) -> int | None:
+    """Return the time limit of an environment for single episodes; refuse other changes."""
+    inner = single
+    changes = []
+    limits = []
+    if isinstance(single, StructuredEnv):
+        if type(single) is not GymMazeEnv:
+            changes.append(type(single).__name__)
+        inner = single.core_env.env  # type: ignore[attr-defined]
+    while isinstance(inner, gymnasium.Wrapper):
+        if type(inner) is TimeLimit:
+            limits.append(inner._max_episode_steps)
+        elif type(inner) not in (OrderEnforcing, PassiveEnvChecker):
+            changes.append(type(inner).__name__)
+        inner = inner.env
+    if changes:
+        fault = f"vectorization=native makes {name} without {', '.join(changes)}, which env puts around it"
+        raise ValueError(f"{fault}; {_SEQUENTIAL}, or put maze_pl's wrappers into wrappers of the data module")
+    if not limits and gymnasium.spec(name).max_episode_steps is not None:
+        fault = f"vectorization=native makes {name} with a time limit, but env makes it without one"
+        raise ValueError(f"{fault}; give max_episode_steps, or {_SEQUENTIAL}")
+    return min(limits, default=None)

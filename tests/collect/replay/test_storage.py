@@ -355,6 +355,25 @@ def test_a_storage_goes_on_from_its_state(tmp_path: Path, options: dict[str, Any
     assert all(map(torch.equal, expected.tensors(), found.tensors()))
 
 
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_storage_goes_on_with_the_exponent_that_its_priorities_have(is_old: bool) -> None:
+    """The exponent of a schedule may return to the first one; states of earlier versions hold none."""
+    storage, other = (ReplayStorage(STEP, 12, alpha=0.6, keep_sizes=True) for _ in range(2))
+    storage.add(transitions(np.arange(8)))
+    storage.set_exponents(0.2, 0.4)
+    storage.reprioritise(np.arange(8)[None], torch.arange(8.0)[None])
+    state = storage.state_dict()
+    if is_old:
+        del state["alpha"]
+    other.load_state_dict(state)
+    for one in (storage, other):
+        one.set_exponents(0.3 if is_old else 0.6, 0.4)
+        one.add(transitions(np.arange(8, 10)))
+    (expected, places), (found, same_places) = drawn_from(storage), drawn_from(other)
+    assert (places == same_places).all()
+    assert_equal(found.weight, expected.weight)
+
+
 def expanded(state: dict[str, Any]) -> None:
     """Rows that are a single one in memory, and so take as many as anybody likes."""
     state["columns"]["reward"] = torch.ones(1).expand(10)
@@ -369,6 +388,7 @@ def expanded(state: dict[str, Any]) -> None:
         (lambda state: state.update(capacity=10**15), "capacity of 1000000000000000, expected 12"),
         (lambda state: state.update(highest=float("nan")), "highest priority is nan"),
         (lambda state: state.update(highest=-1.0), "highest priority is -1.0"),
+        (lambda state: state.update(alpha=-1.0), "exponent of its priorities is -1.0"),
         (lambda state: state.update(last={0: 10}), "latest transitions that are not among its 10"),
         (lambda state: state.update(last={0: -1}), "latest transitions"),
         (lambda state: state.update(last=[1]), "latest transitions"),

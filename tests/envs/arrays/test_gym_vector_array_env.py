@@ -18,7 +18,6 @@ from maze_pl.collect.episodes import play_episodes
 from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, GymVectorArrayEnv, SequentialVectorEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayMazeEnv
-from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker import compare_envs
 from maze_pl.envs.contract import EnvContractError
@@ -52,6 +51,41 @@ def in_sync(mode: AutoresetMode) -> GymVectorArrayEnv:
 def test_vectors_of_single_environments_equal_these_with_all_seeds(mode: AutoresetMode) -> None:
     comparison = compare_envs(
         lambda: ArrayVectorEnv(lambda: in_sync(mode), N, seed=5), lambda: singles(uses_seed=True), n_steps=300
+    )
+    assert comparison.difference is None
+    assert comparison.n_episodes > 30
+
+
+class Reusing(gymnasium.Env[Any, Any]):
+    """Counts noisily up to a random number, always in the same array."""
+
+    observation_space = spaces.Box(-100, 100, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.seen = np.zeros(2, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Start at 0."""
+        super().reset(seed=seed)
+        self.last = self.np_random.integers(3, 9)
+        self.seen[:] = self.np_random.normal(), 0
+        return self.seen, {}
+
+    def step(self, action: Any) -> Any:
+        """Count."""
+        self.seen += np.array([self.np_random.normal(), 1], np.float32)
+        return self.seen, float(action), False, bool(self.seen[1] >= self.last), {}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_final_observations_are_right_where_an_environment_reuses_its_array(mode: AutoresetMode) -> None:
+    def make() -> GymVectorArrayEnv:
+        return GymVectorArrayEnv(lambda n: gymnasium.vector.SyncVectorEnv([Reusing] * n, autoreset_mode=mode))
+
+    one_by_one = [lambda: LogStatsWrapper.wrap(GymMazeEnv(Reusing()))] * N
+    comparison = compare_envs(
+        lambda: ArrayVectorEnv(make, N, seed=2), lambda: SequentialVectorEnv(one_by_one, seed=2), n_steps=200
     )
     assert comparison.difference is None
     assert comparison.n_episodes > 30
@@ -299,13 +333,6 @@ def test_refuses_what_makes_no_vector_environment() -> None:
         GymVectorArrayEnv(FuseVector, reset_mask=False)
     with pytest.raises(EnvContractError, match="has num_envs=2; expected 1"):
         GymVectorArrayEnv(lambda n: FuseVector(2))
-
-
-def test_the_native_form_keeps_arguments_and_needs_an_entry_point() -> None:
-    native = make_native_array_env(partial(GymMazeEnv, "CartPole-v1", max_episode_steps=5))
-    assert native._vector.max_episode_steps == 5  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="with a vector entry point, which Pendulum-v1 does not have"):
-        make_native_array_env(partial(GymMazeEnv, "Pendulum-v1"))
 
 
 def test_environments_that_start_late_are_not_compared() -> None:
