@@ -47,11 +47,14 @@ class ArrayChecks:
     def __init__(self, spec: Spec, n_envs: int, first_env_index: int, name: str, is_full: bool) -> None:
         self._spec = spec
         self._n_envs = n_envs
+        self._shape = (n_envs,)
         self._first_env_index = first_env_index
         self._name = name
         self._is_full = is_full
         self._n_idle = np.zeros(n_envs, np.int64)
         self._n_standstills: int | None = 0
+        self._timed_reset = False  # whether a reset has returned env_time
+        self._timed_steps: bool | None = None  # whether steps return env_time; None before the first one
         self._n_actors = sum(max(1, step.n_agents) for step in spec.steps.values())
         self._layouts: dict[StepKey, list[tuple[str, spaces.Space[Any], tuple[int, ...]]]] = {}
         for key, step in spec.steps.items():
@@ -62,6 +65,10 @@ class ArrayChecks:
         """Check the result of a reset."""
         self._require_step(result, "reset")
         self._n_idle[which] = 0
+        if result.env_time is not None:
+            self._timed_reset = True
+            if self._timed_steps is False:
+                raise self._untimed_steps("reset")
 
     def check_step(self, result: Any, which: Array | slice) -> None:
         """Check rewards, flags and times; finite numbers are checked by whoever uses them.
@@ -70,29 +77,44 @@ class ArrayChecks:
             EnvContractError: Something has another shape or dtype.
         """
         self._require_step(result, "step")
+        is_timed = result.env_time is not None
+        if is_timed is not self._timed_steps:
+            if self._timed_steps is not None or (self._timed_reset and not is_timed):
+                raise self._untimed_steps("reset" if self._timed_steps is None else "another step")
+            self._timed_steps = is_timed
         self._require(result.reward, "reward", "fiub", "numbers")
-        for name in ("terminated", "truncated", "actor_done"):
-            flags = getattr(result, name)
-            if flags is not None:
-                self._require(flags, name, "b", "booleans")
+        if result.terminated is not None:
+            self._require(result.terminated, "terminated", "b", "booleans")
+        if result.truncated is not None:
+            self._require(result.truncated, "truncated", "b", "booleans")
+        if result.actor_done is not None:
+            self._require(result.actor_done, "actor_done", "b", "booleans")
         if result.actor_rewards is not None:
             rewards = as_numpy(result.actor_rewards)
             if rewards.ndim != 2 or len(rewards) != self._n_envs or rewards.dtype.kind not in "fiub":
                 came = f"actor_rewards of {self._name} is {describe(rewards)}"
                 raise EnvContractError(f"{came}; expected numbers [N, L], one for each act of an environment step")
 
+    def _untimed_steps(self, method: str) -> EnvContractError:
+        """Return the error for steps without env_time."""
+        fault = f"step of {self._name} returned no env_time, but {method} did"
+        remedy = "return the number of complete environment steps [N] in every step"
+        return EnvContractError(f"{fault}; {remedy}, or never if every act completes one")
+
     def _require_step(self, result: Any, method: str) -> None:
         if not isinstance(result, ArrayStep):
             raise EnvContractError(f"{method} of {self._name} returned {describe(result)}; return an ArrayStep")
-        for name in ("env_time", "next_key", "next_agent"):
-            numbers = getattr(result, name)
-            if numbers is not None:
-                self._require(numbers, name, "iu", "integers")
+        if result.env_time is not None:
+            self._require(result.env_time, "env_time", "iu", "integers")
+        if result.next_key is not None:
+            self._require(result.next_key, "next_key", "iu", "integers")
+        if result.next_agent is not None:
+            self._require(result.next_agent, "next_agent", "iu", "integers")
 
     def _require(self, array: Any, name: str, kinds: str, what: str) -> None:
         """Require an array [N] of one of some kinds of dtypes."""
-        numbers = as_numpy(array)
-        if numbers.shape != (self._n_envs,) or numbers.dtype.kind not in kinds:
+        numbers = array if type(array) is np.ndarray else as_numpy(array)
+        if numbers.shape != self._shape or numbers.dtype.kind not in kinds:
             came = f"{name} of {self._name} is {describe(array if array is None else numbers)}"
             raise EnvContractError(f"{came}; expected {what} of shape ({self._n_envs},), one for each environment")
 
@@ -179,13 +201,20 @@ class ArrayChecks:
             came = f"{what} of environment {n} of {self._name} is {values[is_wrong][0].tolist()}"
             raise EnvContractError(f"{came}, which is not in {space}")
 
-    def check_kpis(self, kpis: Mapping[str, Array], ended: Array, names: tuple[str, ...]) -> None:
+    def check_kpis(self, kpis: Any, ended: Array, names: tuple[str, ...]) -> dict[str, Array]:
         """Check the KPIs of ended episodes.
 
+        Returns:
+            The KPIs as arrays.
+
         Raises:
-            StatisticsError: One has another shape, is infinite, or is not declared.
+            StatisticsError: They have no names, or one has another shape, is infinite, or is not declared.
         """
-        for name, values in kpis.items():
+        if not isinstance(kpis, Mapping):
+            fault = f"kpis of {self._name} returned {describe(kpis)}"
+            raise StatisticsError(f"{fault}; return a dict from name to numbers [n], which may be empty")
+        arrays = {name: as_numpy(values) for name, values in kpis.items()}
+        for name, values in arrays.items():
             if name not in names:
                 raise StatisticsError(f"{self._name} computes the KPI {name!r}: add it to kpi_names, which has {names}")
             if values.shape != (len(ended),) or values.dtype.kind not in "fiub":
@@ -194,6 +223,7 @@ class ArrayChecks:
             if np.isinf(values).any():
                 n = int(ended[np.isinf(values)][0]) + self._first_env_index
                 raise StatisticsError(f"KPI {name!r} of environment {n} is infinite; return NaN where it has no value")
+        return arrays
 
 
 _ADVANCE = "raise env_time in the act that completes an environment step"

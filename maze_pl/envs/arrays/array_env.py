@@ -62,6 +62,7 @@ class ArrayEnv(ABC):
         self.n_envs = 0
         self.first_env_index = 0
         self.events = ArrayEvents()
+        self._given_arrays: dict[str, AnyArray] = {}
 
     # --------------------------------------------------------------------------------- to implement
 
@@ -161,7 +162,9 @@ class ArrayEnv(ABC):
         return self
 
     def maze_state(self, env: int) -> Any:
-        """Return the state of one environment for rules, recording and rendering; by default, its entry of each array.
+        """Return the state of one environment for rules, recording and rendering.
+
+        By default, this is a copy of its entry of each array.
 
         Args:
             env: Number of the environment.
@@ -169,7 +172,12 @@ class ArrayEnv(ABC):
         state = {}
         for name, array in self._arrays():
             if array.shape[:1] == (self.n_envs,):
-                state[name] = array[env]
+                entry = array[env]
+                if isinstance(entry, np.ndarray):
+                    entry = entry.copy()
+                elif hasattr(entry, "detach"):
+                    entry = entry.clone()
+                state[name] = entry
         return state
 
     def close(self) -> None:  # noqa: B027
@@ -191,10 +199,19 @@ class ArrayEnv(ABC):
 
     # --------------------------------------------------------------------------------------------- state
 
+    def note_given_arrays(self) -> None:
+        """Leave the arrays that exist now out of the state, unless `allocate` replaces them.
+
+        It is called before `allocate`: these arrays were made from the arguments of the constructor, and a resumed
+        run has its own arguments.
+        """
+        self._given_arrays = dict(ArrayEnv._arrays(self))
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes: every array, tensor and `RandomStreams` of this object, by name.
 
-        Environments whose state has other parts extend it. Arrays are not copied.
+        Arrays that `note_given_arrays` has noted are left out. Environments whose state has other parts extend it.
+        Arrays are not copied.
         """
         state: dict[str, Any] = dict(self._arrays())
         for name, streams in vars(self).items():
@@ -209,10 +226,12 @@ class ArrayEnv(ABC):
             ValueError: The state has other arrays.
         """
         own = self.state_dict()
-        if own.keys() != state.keys():
+        if (own.keys() ^ state.keys()) - self._given_arrays.keys():
             came = f"{sorted(state)}, but {type(self).__name__} has {sorted(own)}"
             raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
         for name, array in self._arrays():
+            if name not in state:
+                continue  # given when the state was saved
             if tuple(array.shape) != tuple(state[name].shape):
                 shapes = f"{tuple(state[name].shape)}, expected {tuple(array.shape)}"
                 raise ValueError(f"the saved array {name!r} of {type(self).__name__} has shape {shapes}")
@@ -225,9 +244,9 @@ class ArrayEnv(ABC):
                 streams.load_state_dict(state[name])
 
     def _arrays(self) -> Iterator[tuple[str, AnyArray]]:
-        """Yield the arrays and tensors that this object has as attributes, by name."""
+        """Yield the arrays and tensors of the state that this object has as attributes, by name."""
         torch = sys.modules.get("torch")
         kinds: tuple[type, ...] = (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
         for name, value in vars(self).items():
-            if isinstance(value, kinds):
+            if isinstance(value, kinds) and value is not self._given_arrays.get(name):
                 yield name, value

@@ -15,7 +15,13 @@ from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.arrays.array_step import ArrayStep
-from maze_pl.envs.arrays.array_wrapper_statistics import load_shared_states, shared_states_of
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.array_wrapper_statistics import (
+    array_states_of,
+    load_array_states,
+    load_shared_states,
+    shared_states_of,
+)
 from maze_pl.envs.arrays.episode_seeds import EpisodeSeeds
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import (
@@ -77,6 +83,7 @@ class ArrayVectorEnv(VectorEnv):
         if not isinstance(self.env, ArrayEnv):
             raise TypeError(f"the environment factory returned {self.env!r}, which is not an ArrayEnv")
         self.env.unwrapped.first_env_index = first_env_index
+        self.env.note_given_arrays()
         self.env.allocate(n_envs)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset
@@ -89,6 +96,8 @@ class ArrayVectorEnv(VectorEnv):
         self._checks = ArrayChecks(
             self.spec, n_envs, first_env_index, type(self.env.unwrapped).__name__, check == "full"
         )
+        if isinstance(self.env, ArrayWrapper):
+            self.env.check_unwrapped(self._checks)
         self._statistics = ArrayStatistics(self.spec, n_envs, first_env_index)
         self._env_time = np.zeros(n_envs, np.int64)
         self._n_acts = np.zeros(n_envs, np.int64)  # in the running environment steps
@@ -105,7 +114,6 @@ class ArrayVectorEnv(VectorEnv):
         order = np.argsort(which)
         which = which[order]
         self._statistics.drop_running(which)
-        self._env_time[which] = 0
         self._n_acts[which] = 0
         if self.waiting is not None:
             self.waiting[which] = False
@@ -118,11 +126,7 @@ class ArrayVectorEnv(VectorEnv):
         result = self.env.reset(which, seeds)
         self._checks.check_reset(result, which)
         self._statistics.receive(self.env.events.drain())
-        self.always_advances = self._is_flat and result.env_time is None
-        if self.always_advances:
-            self.staging.env_steps.fill(1)
-        elif result.env_time is not None:
-            self._env_time[which] = as_numpy(result.env_time)[which]
+        self._env_time[which] = 0 if result.env_time is None else as_numpy(result.env_time)[which]
         self._stage_observations(result, which)
 
     def _begin_late(self, late: Array) -> None:
@@ -186,7 +190,10 @@ class ArrayVectorEnv(VectorEnv):
     def _advance(self, result: ArrayStep, which: Array | slice, ends: Array) -> Array | None:
         """Stage how far environment time advanced; None if each act completes an environment step."""
         if result.env_time is None:
-            self._checks.require_flat(self._is_flat)
+            if not self.always_advances:
+                self._checks.require_flat(self._is_flat)
+                self.always_advances = True
+                self.staging.env_steps.fill(1)
             self._env_time[which] += 1
             return None
         env_time = as_numpy(result.env_time)[which]
@@ -236,8 +243,7 @@ class ArrayVectorEnv(VectorEnv):
                 if len(group):
                     observation = {name: rows[group] for name, rows in staging.observation[key].items()}
                     extras.finals.append(FinalGroup(group, key, staging.next_agent[group], observation))
-        kpis = {name: as_numpy(values) for name, values in self.env.kpis(ended).items()}
-        self._checks.check_kpis(kpis, ended, self.env.kpi_names)
+        kpis = self._checks.check_kpis(self.env.kpis(ended), ended, self.env.kpi_names)
         has_advanced = None if self.always_advances else staging.env_steps[ended] > 0
         further = self.env.end_episodes(ended)
         self._statistics.end_episodes(ended, self._env_time[ended], kpis, has_advanced, further)
@@ -269,10 +275,9 @@ class ArrayVectorEnv(VectorEnv):
         staging = self.staging
         return {
             "episodes": self._statistics.episode.copy(),
-            "array_env": _copied(self.env.state_dict()),
+            **_copied(array_states_of(self.env)),
             "env_time": self._env_time.copy(),
             "n_acts": self._n_acts.copy(),
-            "always_advances": self.always_advances,
             "statistics": self._statistics.state_dict(),
             "ended": EpisodeBatch.concatenated(self._drained).to_dict(),
             "next_key": staging.next_key.copy(),
@@ -294,7 +299,7 @@ class ArrayVectorEnv(VectorEnv):
                 "the checkpoint holds acts of single environments, not the state of an array environment;"
                 " start a new run from its weights with --warm-start"
             )
-        self.env.load_state_dict(state["array_env"])
+        load_array_states(self.env, state)
         self._env_time[...] = state["env_time"]
         self._n_acts[...] = state["n_acts"]
         self._statistics.load_state_dict(state["statistics"], self.env.events.topics)
@@ -306,9 +311,6 @@ class ArrayVectorEnv(VectorEnv):
         for key, tree in staging.observation.items():
             for name, rows in tree.items():
                 rows[...] = state["staged"][key][name]
-        self.always_advances = self._is_flat and bool(state["always_advances"])
-        if self.always_advances:
-            staging.env_steps.fill(1)
         if self.env.unwrapped.saves_state:
             return []
         self.reset(episodes=self._statistics.episode + 1)

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
+from maze_pl.envs.arrays.array_checks import ArrayChecks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 
@@ -17,8 +18,10 @@ from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 class ArrayWrapper(ArrayEnv):
     """Array environment around another one; forwards everything that a subclass does not change.
 
-    A subclass makes its arrays in `allocate`. They are saved with those of the environment. A subclass
-    with statistics that copies share defines `shared_states`, `load_shared_state` and `freeze`.
+    A subclass makes its arrays in `allocate`. They are saved with those of the environment. It resets and
+    steps the environment with `super().reset` and `super().step`, which check the results of the innermost
+    environment. A subclass with statistics that copies share defines `shared_states`, `load_shared_state`
+    and `freeze`.
 
     Args:
         env: The environment to wrap.
@@ -36,6 +39,7 @@ class ArrayWrapper(ArrayEnv):
             raise TypeError(f"{type(self).__name__} wraps array environments; got {env!r}")
         super().__init__()
         self.env = env
+        self._checks_of_env: ArrayChecks | None = None
         self.statistics_name = f"{type(self).__module__}.{type(self).__qualname__}"
         self.events = env.events
         self.heuristic_policy = env.heuristic_policy
@@ -70,13 +74,35 @@ class ArrayWrapper(ArrayEnv):
         super().allocate(n_envs)
         self.env.allocate(n_envs)
 
+    def note_given_arrays(self) -> None:
+        """Leave the arrays that exist now out of the state, also those of the environment."""
+        super().note_given_arrays()
+        self.env.note_given_arrays()
+
+    def check_unwrapped(self, checks: ArrayChecks) -> None:
+        """Check what the innermost environment returns, before wrappers change it.
+
+        Args:
+            checks: The checks, which name the innermost environment.
+        """
+        if isinstance(self.env, ArrayWrapper):
+            self.env.check_unwrapped(checks)
+        else:
+            self._checks_of_env = checks
+
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start an episode in some environments."""
-        return self.env.reset(which, seeds)
+        result = self.env.reset(which, seeds)
+        if self._checks_of_env is not None:
+            self._checks_of_env.check_reset(result, which)
+        return result
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments."""
-        return self.env.step(actions, which)
+        result = self.env.step(actions, which)
+        if self._checks_of_env is not None:
+            self._checks_of_env.check_step(result, which)
+        return result
 
     def kpis(self, which: AnyArray) -> Mapping[str, AnyArray]:
         """Return the KPIs of episodes that have just ended."""

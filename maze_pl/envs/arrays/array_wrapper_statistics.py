@@ -1,4 +1,4 @@
-"""Exchange of the statistics of wrappers of array environments, in the form of those of single episodes."""
+"""States of array environments with their wrappers, and exchange of statistics with the form of single episodes."""
 
 from __future__ import annotations
 
@@ -49,3 +49,57 @@ def load_shared_states(env: ArrayEnv, state: Mapping[str, Any], freeze: bool) ->
             raise ValueError(f"there are no statistics for the wrapper {name}, but for {sorted(state)}")
         if freeze:
             wrapper.freeze()
+
+
+def array_states_of(env: ArrayEnv) -> dict[str, Any]:
+    """Return the state of an array environment (`array_env`), and those of its wrappers by name (`array_wrappers`)."""
+    *wrapper_states, state = _unnested(env.state_dict())
+    return {"array_env": state, "array_wrappers": dict(zip(_names_of(env), wrapper_states, strict=True))}
+
+
+def load_array_states(env: ArrayEnv, states: Mapping[str, Any]) -> None:
+    """Restore the result of `array_states_of`; a wrapper without a saved state keeps the one that it has.
+
+    Args:
+        env: The environment with its wrappers.
+        states: The saved states. Without `array_wrappers`, those of the wrappers are around `array_env`, as in
+            checkpoints of earlier versions.
+
+    Raises:
+        ValueError: A state is that of other arrays, or the checkpoint is old and has another number of wrappers.
+    """
+    names = _names_of(env)
+    state: Mapping[str, Any] = states["array_env"]
+    if "array_wrappers" in states:
+        saved = states["array_wrappers"]
+    else:
+        *unnamed, state = _unnested(state)
+        if len(unnamed) != len(names):
+            both = f"the checkpoint holds {len(unnamed)} wrappers without their names, but now there are {names}"
+            raise ValueError(f"{both}; resume this run with the wrappers that it had")
+        saved = dict(zip(names, unnamed, strict=True))
+    *current, _ = _unnested(env.state_dict())
+    for name, own in zip(reversed(names), reversed(current), strict=True):
+        state = {"env": state, **saved.get(name, own)}
+    env.load_state_dict(state)
+
+
+def _names_of(env: ArrayEnv) -> list[str]:
+    """Names of the wrappers, from the outermost inwards: their classes, numbered from the innermost if repeated."""
+    names: list[str] = []
+    for wrapper in reversed(list(array_wrappers_of(env))):
+        name = type(wrapper).__name__
+        count = sum(other.split()[0] == name for other in names)
+        names.append(f"{name} {count + 1}" if count else name)
+    return names[::-1]
+
+
+def _unnested(state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """States of the wrappers, from the outermost inwards, and that of the environment, which are nested as `env`."""
+    states = []
+    inner: Any = state
+    while isinstance(inner, Mapping):
+        own = dict(inner)
+        inner = own.pop("env", None)
+        states.append(own)
+    return states

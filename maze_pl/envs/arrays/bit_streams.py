@@ -11,8 +11,8 @@ from maze_pl.envs.arrays.pcg64 import Wide, Words64, following, following_each, 
 from maze_pl.envs.arrays.prepared_seeds import started_generators
 from maze_pl.envs.structured_env import Array
 
-Which = Sequence[int] | Array | None
-"""Numbers of the streams to draw from, each at most once; all if None."""
+Which = Sequence[int] | Array | slice | None
+"""Numbers of the streams to draw from, each at most once, or a slice of them; all if None."""
 
 _MASK = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -87,6 +87,8 @@ class BitStreams:
         """Numbers of the chosen streams, None for all."""
         if which is None:
             return None
+        if isinstance(which, slice):
+            return None if which == slice(None) else np.arange(self.n_streams)[which]
         rows = np.asarray(which)
         if rows.dtype == np.bool_:
             return np.flatnonzero(rows)

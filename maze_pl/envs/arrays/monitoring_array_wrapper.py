@@ -105,7 +105,7 @@ class MonitoringArrayWrapper(ArrayWrapper):
             n_seen[rows] = 0
         self._step_rewards[rows] = 0.0
         self._total_rewards[rows] = 0.0
-        result = self.env.reset(which, seeds)
+        result = super().reset(which, seeds)
         if isinstance(result, ArrayStep):  # otherwise the caller reports it
             self._env_time[rows] = 0 if result.env_time is None else as_numpy(result.env_time)[rows]
             self._note_next(result, rows)
@@ -119,7 +119,7 @@ class MonitoringArrayWrapper(ArrayWrapper):
                 acting = numbers[self._places[numbers] == place]
                 if len(acting):
                     self._note_acts(key, *self._picked(key, acting), actions[key])
-        result = self.env.step(actions, which)
+        result = super().step(actions, which)
         if isinstance(result, ArrayStep) and result.reward is not None:  # otherwise the caller reports it
             if self.reward_logging:
                 self._note_rewards(result, numbers)

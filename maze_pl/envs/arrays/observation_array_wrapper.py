@@ -65,13 +65,13 @@ class ObservationArrayWrapper(ArrayWrapper):
 
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Reset and change the observations."""
-        result = self.env.reset(which, seeds)
+        result = super().reset(which, seeds)
         self._change(result, as_numpy(which))
         return result
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Step and change the observations."""
-        result = self.env.step(actions, which)
+        result = super().step(actions, which)
         self._change(result, as_numpy(self.numbers_of(which)))
         return result
 

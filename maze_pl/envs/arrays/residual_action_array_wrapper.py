@@ -67,7 +67,7 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         changed: dict[StepKey, Mapping[str, AnyArray]] = dict(actions)
         for place, key in enumerate(self._spec.step_keys):
             acting = numbers[self._places[numbers] == place]
-            if self.rule.heads_of(key) and len(acting):
+            if self.rule.heads_of(key):
                 changed[key] = self._corrected(key, actions[key], acting)
         return super().step(changed, which)
 
@@ -79,15 +79,18 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
             actions: Head -> [N, ...], with corrections.
             acting: [n] environments that are at this sub-step.
         """
+        boxes = self.rule.heads_of(key)
+        changed = {head: values for head, values in actions.items() if head.removesuffix(SUFFIX) not in boxes}
+        for head, box in boxes.items():
+            changed[head] = np.zeros((self.n_envs, *box.shape), box.dtype)
+        if not len(acting):
+            return changed
         observation = {name: array[acting] for name, array in self._changed[key].items()}
         states = [self.env.maze_state(int(number)) for number in acting]
         ruled = self.rule.act(key, observation, self._agents[acting], states)
-        corrections = {head + SUFFIX: as_numpy(actions[head + SUFFIX])[acting] for head in ruled}
-        changed = {head: values for head, values in actions.items() if head not in corrections}
+        corrections = {head + SUFFIX: as_numpy(actions[head + SUFFIX])[acting] for head in boxes}
         for head, values in self.rule.corrected(key, ruled, corrections).items():
-            whole = np.zeros((self.n_envs, *values.shape[1:]), values.dtype)
-            whole[acting] = values
-            changed[head] = whole
+            changed[head][acting] = values
         return changed
 
     def _arrays(self) -> Iterator[tuple[str, AnyArray]]:

@@ -33,11 +33,11 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
         super().__init__(env)
         self.gamma, self.epsilon = gamma, epsilon
         self._is_frozen = False
-        self.base = np.zeros(3)  # number, mean and m2 of the returns at the last merge
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""
         super().allocate(n_envs)
+        self.base = np.zeros(3)  # number, mean and m2 of the returns at the last merge
         self.n = np.zeros(n_envs)  # of the returns since the last merge
         self.mean = np.zeros(n_envs)
         self.m2 = np.zeros(n_envs)
@@ -48,7 +48,7 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
 
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start an episode, and a new return."""
-        result = self.env.reset(which, seeds)
+        result = super().reset(which, seeds)
         self.returns[which] = 0.0
         self.step_reward[which] = 0.0
         self.env_time[which] = 0 if result.env_time is None else as_numpy(result.env_time)[which]
@@ -56,7 +56,7 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Step, update the statistics by the rewards, and normalise them."""
-        result = self.env.step(actions, which)
+        result = super().step(actions, which)
         if not isinstance(result, ArrayStep) or not is_numbers(result.reward):
             return result  # the caller reports it
         rewards = as_numpy(result.reward).astype(np.float64)

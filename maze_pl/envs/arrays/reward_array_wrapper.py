@@ -26,7 +26,7 @@ class RewardArrayWrapper(ArrayWrapper):
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Step and change the rewards."""
-        result = self.env.step(actions, which)
+        result = super().step(actions, which)
         if isinstance(result, ArrayStep) and is_numbers(result.reward):  # others are reported by the caller
             if result.env_reward is None:
                 result.env_reward = result.reward

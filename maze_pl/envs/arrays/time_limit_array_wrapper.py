@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
@@ -34,19 +35,19 @@ class TimeLimitArrayWrapper(ArrayWrapper):
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start an episode in some environments."""
         self.n_steps[which] = 0
-        return self.env.reset(which, seeds)
+        return super().reset(which, seeds)
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments, and truncate those whose time is over."""
-        result = self.env.step(actions, which)
+        result = super().step(actions, which)
         before = self.n_steps[which].copy()  # a slice would be a view
-        now = before + 1 if result.env_time is None else np.asarray(result.env_time)[which]
+        now = before + 1 if result.env_time is None else as_numpy(result.env_time)[which]
         self.n_steps[which] = now
         truncated = np.zeros(self.n_envs, np.bool_)
         truncated[which] = (now >= self.max_episode_steps) & (now > before)
         if result.terminated is not None:
-            truncated &= ~np.asarray(result.terminated)
+            truncated &= ~as_numpy(result.terminated)
         if result.truncated is not None:
-            truncated |= np.asarray(result.truncated)
+            truncated |= as_numpy(result.truncated)
         result.truncated = truncated
         return result

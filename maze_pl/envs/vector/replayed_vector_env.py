@@ -52,7 +52,16 @@ class ReplayedVectorEnv(VectorEnv):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Replay the episodes; see `VectorEnv.load_state_dict`."""
+        """Replay the episodes; see `VectorEnv.load_state_dict`.
+
+        Raises:
+            ValueError: The state is that of an array environment.
+        """
+        if "histories" not in state:
+            raise ValueError(
+                "the checkpoint holds the state of an array environment, not acts of single environments;"
+                " start a new run from its weights with --warm-start"
+            )
         histories = state["histories"]
         self.replay(histories, state["wrappers"])
         observations, saved = self._next_observations(), state["observation"]

@@ -192,3 +192,12 @@ def test_draws_that_make_no_sense_are_refused() -> None:
         streams.shuffle(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="3 seeds were given for 2 streams"):
         streams.seed([1, 2, 3])
+
+
+def test_a_slice_chooses_streams() -> None:
+    by_slice, by_number = RandomStreams([1, 2, 3]), RandomStreams([1, 2, 3])
+    assert by_slice.random(which=slice(None)).tolist() == by_number.random().tolist()
+    assert by_slice.integers(9, which=slice(1, None)).tolist() == by_number.integers(9, which=[1, 2]).tolist()
+    by_slice.seed([7, 8, 9], which=slice(None))
+    by_number.seed([7, 8, 9])
+    assert by_slice.standard_normal(which=slice(None)).tolist() == by_number.standard_normal().tolist()

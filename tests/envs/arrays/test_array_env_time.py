@@ -1,0 +1,127 @@
+"""Times of flat array environments whose acts do not each complete one environment step."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from maze_pl.collect.collector import Collector
+from maze_pl.core.random_policy import RandomPolicy
+from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv, CartPoleArrayEnv
+from maze_pl.envs.arrays import ArrayMazeEnv
+from maze_pl.envs.contract import EnvContractError
+
+N = 3
+
+
+class Strides(ArrayEnv):
+    """An act completes as many environment steps as it says, and earns one for each; 12 end an episode.
+
+    Args:
+        methods: Those that return env_time.
+    """
+
+    observation_spaces_dict = {0: spaces.Dict({"time": spaces.Box(0, 20, (1,), np.float32)})}  # noqa: RUF012
+    action_spaces_dict = {0: spaces.Dict({"stride": spaces.Discrete(4, start=0)})}  # noqa: RUF012
+
+    def __init__(self, *methods: str) -> None:
+        super().__init__()
+        self.methods = methods
+
+    def allocate(self, n_envs: int) -> None:
+        super().allocate(n_envs)
+        self.time = np.zeros(n_envs, np.int64)
+
+    def reset(self, which: np.ndarray, seeds: np.ndarray) -> ArrayStep:
+        self.time[which] = 0
+        return self._result("reset")
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        strides = actions[0]["stride"]
+        self.time[which] += strides[which]
+        result = self._result("step")
+        result.reward = strides.astype(np.float64)
+        result.truncated = self.time >= 12
+        return result
+
+    def _result(self, method: str) -> ArrayStep:
+        observation = {0: {"time": self.time[:, np.newaxis].astype(np.float32)}}
+        return ArrayStep(observation, env_time=self.time if method in self.methods else None)
+
+
+def _collected(make_env: Callable[[], ArrayEnv], n_rollouts: int = 3) -> tuple[Any, Any]:
+    vector = ArrayVectorEnv(make_env, N, seed=1)
+    collector = Collector(vector, 10, torch.Generator().manual_seed(2))
+    policy = RandomPolicy({0: vector.spec.steps[0].action_space}, {0: {}})
+    rollouts = [collector.collect(policy) for _ in range(n_rollouts)]
+    rows = [torch.stack([part.rows.env_steps, part.rows.reward.long(), part.rows.filled.long()]) for part in rollouts]
+    return rows, [(part.summaries.to_dict()) for part in rollouts]
+
+
+def test_a_reset_without_a_time_means_zero() -> None:
+    vector = ArrayVectorEnv(partial(Strides, "step"), N)
+    vector.reset()
+    strides = np.array([3, 1, 2])
+    for count in range(1, 5):
+        vector.staging.action[0]["stride"][...] = strides
+        vector.step()
+        assert vector.staging.env_steps.tolist() == [3, 1, 2]
+        assert not vector.always_advances
+        assert vector.staging.truncated.tolist() == [count == 4, False, False]
+    (summary,) = vector.drain_summaries()
+    assert (summary.env_steps, summary.reward) == (12, 12.0)
+    vector.staging.action[0]["stride"][...] = strides
+    vector.step()
+    assert vector.staging.env_steps.tolist() == [3, 1, 2]
+
+
+def test_a_reset_with_a_time_collects_the_same_as_one_without() -> None:
+    rows, summaries = _collected(partial(Strides, "step"))
+    expected_rows, expected_summaries = _collected(partial(Strides, "reset", "step"))
+    for came, expected in zip(rows, expected_rows, strict=True):
+        assert torch.equal(came, expected)
+    assert str(summaries) == str(expected_summaries)
+    assert any((part[0][part[2] > 0] != 1).any() for part in rows)
+
+
+def test_acts_advance_by_one_from_the_first_step_on_if_steps_have_no_time() -> None:
+    vector = ArrayVectorEnv(CartPoleArrayEnv, N)
+    vector.reset()
+    assert not vector.always_advances
+    vector.step()
+    assert vector.always_advances
+    assert vector.staging.env_steps.tolist() == [1, 1, 1]
+    vector.reset()
+    assert vector.always_advances
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_steps_without_a_time_after_a_reset_with_one_are_refused(view: bool) -> None:
+    message = "step of Strides returned no env_time, but reset did; return the number of complete environment steps"
+    if view:
+        env = ArrayMazeEnv(Strides("reset"))
+        env.reset(seed=0)
+        with pytest.raises(EnvContractError, match=message):
+            env.step({"stride": 1})
+        return
+    vector = ArrayVectorEnv(partial(Strides, "reset"), N)
+    vector.reset()
+    with pytest.raises(EnvContractError, match=message):
+        vector.step()
+
+
+def test_a_time_in_some_steps_only_is_refused() -> None:
+    vector = ArrayVectorEnv(Strides, N)
+    vector.reset()
+    vector.step()
+    assert isinstance(vector.env, Strides)
+    vector.env.methods = ("step",)
+    with pytest.raises(EnvContractError, match="returned no env_time, but another step did"):
+        vector.step()
+    vector.env.methods = ("reset",)
+    with pytest.raises(EnvContractError, match="returned no env_time, but reset did"):
+        vector.reset()
