@@ -29,7 +29,7 @@ class ArrayStep:
         terminated: [N] bool, whether the simulation ended the episode; None if it never does.
         truncated: [N] bool, whether a limit ended the episode; None if none ever does.
         env_time: [N] int, environment steps that are complete since the episode started; None if every act
-            completes one.
+            completes one. After a reset, None means 0.
         next_key: [N] int, position of the next actor's step key among the step keys; None if there
             is only one.
         next_agent: [N] int, id of the next actor among the agents of its step key; None if all are 0.
