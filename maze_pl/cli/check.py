@@ -12,16 +12,12 @@ from maze_pl.config.factories import with_factories
 from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import check_count
-from maze_pl.core.seeding import derive_seed
-from maze_pl.core.spec import Spec
-from maze_pl.envs.arrays.array_checks import slots_for_checks
 from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
+from maze_pl.envs.checker.arrays import make_comparable, plays_in_arrays
+from maze_pl.envs.checker.examination import ArrayForm
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
-
-_N_SAMPLES = 1000  # for the statistics of wrappers
 
 
 def check(
@@ -54,14 +50,18 @@ def check(
     """
     if same_as is not None:
         check_count("n_envs", n_envs, 1)
-        makers = [partial(_vector, form, wrappers or [], action_masks, n_envs, seed) for form in (env, same_as)]
+        makers = [partial(make_comparable, form, wrappers or [], action_masks, n_envs, seed) for form in (env, same_as)]
         comparison = compare_envs(makers[0], makers[1], n_steps=n_steps, seed=seed, step_timeout=step_timeout)
         sys.stdout.write(f"{comparison}\n")
         return 0 if comparison.difference is None else 1
     factory = partial(make_wrapped, env, wrappers or [], action_masks)
+    array_form = None
     try:
         with time_limit_to_make(step_timeout):
-            factory().close()
+            made = factory()
+            if plays_in_arrays(made):
+                array_form = ArrayForm(env, wrappers or [])
+            made.close()
     except CallTimeoutError:
         raise
     except Exception as error:
@@ -73,22 +73,10 @@ def check(
         seed=seed,
         action_masks=action_masks,
         step_timeout=step_timeout,
+        array_form=array_form,
     )
     sys.stdout.write(f"{report}\n")
     return 0 if report.ok else 1
-
-
-def _vector(
-    env: Callable[[], Env], wrappers: list[Callable[[Any], Env]], masks: dict[str, str] | None, n_envs: int, seed: int
-) -> SequentialVectorEnv:
-    """Build several environments of one form, and have their wrappers estimate their statistics."""
-    make = partial(make_wrapped, env, wrappers, masks)
-    first = make()
-    spec = Spec.of(first, slots_for_checks(first))
-    first.close()
-    vector = SequentialVectorEnv([make] * n_envs, seed=seed, spec=spec)
-    vector.load_shared_states(vector.estimate(_N_SAMPLES, derive_seed(seed, "normalization")))
-    return vector
 
 
 def run(arguments: Prepared, *_: Any) -> int:

@@ -178,9 +178,9 @@ def test_two_forms_of_an_environment_are_compared(capsys: pytest.CaptureFixture[
     form = ["--same-as", "tests.cli.test_check.as_cartpole", "--same-as.name", "CartPole-v1"]
     options = ["--wrappers", "wrappers/vector_obs", "--n_steps", "200", "--n_envs", "2"]
     assert main(["check", "--env", "env/gym_env", *form, *options]) == 0
-    assert capsys.readouterr().out.startswith("equal: 200 acts in 2 environments, ")
+    assert capsys.readouterr().out.startswith("equal: 201 acts in 2 environments, ")
     assert main(["check", "--config", "ppo_cartpole", "--same-as", "env/gym_env", "--n_steps", "50"]) == 0
-    assert capsys.readouterr().out.startswith("equal: 52 acts in 4 environments, ")
+    assert capsys.readouterr().out.startswith("equal: 51 acts in 4 environments, ")
 
 
 def test_the_first_difference_of_two_forms_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

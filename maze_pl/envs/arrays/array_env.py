@@ -84,6 +84,7 @@ class ArrayEnv(ABC):
             n_envs: Number of environments.
         """
         self.n_envs = n_envs
+        self.events.n_envs = n_envs
 
     @abstractmethod
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:

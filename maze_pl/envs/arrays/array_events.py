@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
+import numpy as np
+
+from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_step import AnyArray
+from maze_pl.envs.contract import describe
+from maze_pl.envs.structured_env import Array
 from maze_pl.events.topics import EventDeclaration, declarations
 
 Topic = TypeVar("Topic")
@@ -31,17 +37,20 @@ class ArrayEvents:
 
     Attributes:
         topics: The topics whose events can be fired.
+        n_envs: Number of environments; None if it is not known. Tensors as numbers of environments then stay tensors.
     """
 
     def __init__(self) -> None:
         self.topics: list[type] = []
+        self.n_envs: int | None = None
         self._fired: list[ArrayEvent] = []
 
     def create_event_topic(self, topic: type[Topic]) -> Topic:
         """Return an object that fires the events of a topic.
 
         Its methods are those of the topic, with the numbers of the environments, [n], as an
-        additional first argument. Values are arrays [n, ...], or single values that count for all.
+        additional first argument. Values are arrays or tensors [n, ...], lists of n values, or single
+        values that count for all. Everything is copied, so that it may be changed afterwards.
 
         Args:
             topic: The topic class, as for `Pubsub.create_event_topic`.
@@ -57,7 +66,7 @@ class ArrayEvents:
         """
         if topic not in self.topics:
             self.topics.append(topic)
-        return cast(Topic, ArrayTopic(topic, self.fire))
+        return cast(Topic, ArrayTopic(topic, self))
 
     def fire(self, event: ArrayEvent) -> None:
         """Fire events."""
@@ -75,11 +84,11 @@ class ArrayTopic:
 
     Args:
         topic: The topic class.
-        record: Called with each event.
+        events: Receives each event.
     """
 
-    def __init__(self, topic: type, record: Callable[[ArrayEvent], None]) -> None:
-        self._record = record
+    def __init__(self, topic: type, events: ArrayEvents) -> None:
+        self._events = events
         self._declarations = declarations(topic)
         self._topic = topic
 
@@ -90,20 +99,80 @@ class ArrayTopic:
             raise AttributeError(f"{self._topic.__name__} has no event {name!r}; its events are {known}")
         declaration = self._declarations[name]
         bind = declaration.signature.bind
+        label = f"{self._topic.__name__}.{name}"
+        events = self._events
 
         def fire(which: AnyArray, *values: Any, **named_values: Any) -> None:
             """Fire the event for the environments `which`, [n]."""
-            if len(which) == 0:
+            is_on_device = events.n_envs is None and _is_tensor(which)
+            numbers = which if is_on_device else _numbers(which, events.n_envs, label)
+            if len(numbers) == 0:
                 return
             bound = bind(*values, **named_values)
             bound.apply_defaults()
             attributes = dict(bound.arguments)
             for attribute, value in attributes.items():
-                if getattr(value, "ndim", 0) and len(value) != len(which):
-                    label = f"{self._topic.__name__}.{name}"
-                    fault = f"{attribute} of {label} has shape {tuple(value.shape)} for {len(which)} environments"
+                copied = value if is_on_device else _copied(value, f"{attribute} of {label}")
+                if getattr(copied, "ndim", 0) and len(copied) != len(numbers):
+                    fault = f"{attribute} of {label} has shape {tuple(copied.shape)} for {len(numbers)} environments"
                     raise ValueError(f"{fault}; give one value for each, or a single one for all")
-            self._record(ArrayEvent(declaration, which, attributes))
+                attributes[attribute] = copied
+            events.fire(ArrayEvent(declaration, numbers, attributes))
 
         vars(self)[name] = fire
         return fire
+
+
+def _is_tensor(value: Any) -> bool:
+    """True for tensors of torch, which need not be imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _numbers(which: Any, n_envs: int | None, label: str) -> Array:
+    """Return a copy of the numbers of environments, [n] int64.
+
+    Args:
+        which: The numbers.
+        n_envs: Number of environments; None if it is not known.
+        label: Name of the event, for messages.
+
+    Raises:
+        TypeError: They are not integers [n].
+        ValueError: There is no environment of some number.
+    """
+    numbers = as_numpy(which) if isinstance(which, np.ndarray | list | tuple) or _is_tensor(which) else None
+    highest = "N - 1" if n_envs is None else n_envs - 1
+    expected = f"expected the numbers of its environments [n], integers from 0 to {highest}"
+    if numbers is not None and numbers.shape == (0,):
+        return numbers.astype(np.int64)
+    if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        came = describe(which if numbers is None else numbers)
+        remedy = "use self.numbers_of(which) for those that act, np.flatnonzero(mask) for a mask [N]"
+        raise TypeError(f"{label} was fired for {came}; {expected}: {remedy}")
+    if numbers.min() < 0 or (n_envs is not None and numbers.max() >= n_envs):
+        wrong = numbers.min() if numbers.min() < 0 else numbers.max()
+        raise ValueError(f"{label} was fired for environment {wrong}; {expected}")
+    return numbers.astype(np.int64)
+
+
+def _copied(value: Any, label: str) -> Any:
+    """Return a copy of the values of an attribute in an array; a single value stays as it is.
+
+    Args:
+        value: An array, a tensor, a list with a value for each environment, or a single value.
+        label: Name of the attribute, for messages.
+
+    Raises:
+        ValueError: The entries of a list have different shapes.
+    """
+    if isinstance(value, list):
+        try:
+            return np.array(value)
+        except ValueError as error:
+            fault = f"the values of {label} have different shapes ({error})"
+            raise ValueError(f"{fault}; give one value for each environment, all of the same shape") from error
+    if not isinstance(value, np.ndarray) and not _is_tensor(value):
+        return value
+    array = as_numpy(value)
+    return array.copy() if array.ndim else array[()]

@@ -3,23 +3,95 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_checks
 from maze_pl.envs.arrays.array_env import ArrayEnv
-from maze_pl.envs.arrays.array_step import ArrayStep
+from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.maze_env import MazeEnv
+from maze_pl.envs.rendering import OptionsArrayArg, Renderer, figure_to_array
 from maze_pl.envs.structured_env import Action, Array, Observation
 from maze_pl.events import EpisodeEventLog, KpiCalculator
 
 _ONLY = np.zeros(1, np.int64)
+
+
+@runtime_checkable
+class ReseededArrays(Protocol):
+    """An array environment, or a wrapper, that makes the rest of its running episodes depend on other seeds itself.
+
+    Search does this in copies; see `CoreEnv.reseed`. It is needed where a `RandomStreams` is not an attribute of the
+    environment, and where parts of the future were drawn already. By default, each `RandomStreams` that is an
+    attribute starts again.
+    """
+
+    def reseed(self, which: AnyArray, seeds: AnyArray) -> None:
+        """Draw again whatever no agent can know; everything else stays as it is.
+
+        Args:
+            which: [n] int64, the environments.
+            seeds: [n] int64, a seed for each of them.
+        """
+
+
+def reseed_arrays(env: ArrayEnv, which: Array, seeds: Array) -> None:
+    """Make the rest of running episodes depend on seeds, as far as it is random.
+
+    Args:
+        env: The environment with its wrappers.
+        which: [n] int64, the environments.
+        seeds: [n] int64, a seed for each of them.
+    """
+    if isinstance(env, ReseededArrays):
+        env.reseed(which, seeds)
+    else:
+        for name, streams in vars(env).items():
+            if isinstance(streams, RandomStreams):
+                streams.seed([derive_seed(seed, name) for seed in seeds.tolist()], which)
+    if isinstance(env, ArrayWrapper):
+        reseed_arrays(env.env, which, seeds)
+
+
+class DrawnObservation(dict[str, Array]):
+    """Observation of the next actor, together with the state of the simulation that its renderer draws.
+
+    Args:
+        observation: Name -> array.
+        state: The state, as `ArrayEnv.maze_state` makes it.
+    """
+
+    def __init__(self, observation: Observation, state: Any) -> None:
+        super().__init__(observation)
+        self.state = state
+
+
+class SingleEpisodeRenderer(Renderer):
+    """Draws the states of an episode with the renderer of an array environment, without the actions.
+
+    Args:
+        renderer: The renderer of the array environment.
+    """
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+
+    def render(self, maze_state: DrawnObservation, maze_action: Any = None, events: Any = (), **arguments: Any) -> Any:
+        """Draw a state; see `Renderer.render`. Actions are arrays, which the renderer does not know."""
+        return self._renderer.render(maze_state.state, None, events, **arguments)
+
+    def arguments(self) -> Sequence[OptionsArrayArg]:
+        """Return the arguments of the renderer."""
+        return self._renderer.arguments()
 
 
 class ArrayKpiCalculator(KpiCalculator):
@@ -50,6 +122,7 @@ class ArrayCoreEnv(CoreEnv):
         super().__init__()
         env.allocate(1)
         self.env = env
+        self._renderer = env.get_renderer()
         self._checks = ArrayChecks(Spec.of(env, slots_for_checks(env)), 1, 0, type(env).__name__, False)
         self._keys = list(env.observation_spaces_dict)
         self._calculator = ArrayKpiCalculator(env) if env.kpi_names else None
@@ -117,13 +190,24 @@ class ArrayCoreEnv(CoreEnv):
         self._seed = seed
         self._generator = np.random.default_rng(seed)
 
+    def reseed(self, seed: int) -> None:
+        """Seed the next episode, and draw again what no agent can know of the running one; see `ReseededArrays`."""
+        self.seed(seed)
+        reseed_arrays(self.env, _ONLY.copy(), np.array([seed]))
+
     def close(self) -> None:
         """Close the array environment."""
         self.env.close()
 
     def get_maze_state(self) -> Observation:
-        """Return the observation of the next actor."""
-        return self._maze_state
+        """Return the observation of the next actor, with the state of the simulation if something draws it."""
+        if self._renderer is None:
+            return self._maze_state
+        return DrawnObservation(self._maze_state, self.env.maze_state(0))
+
+    def get_renderer(self) -> SingleEpisodeRenderer | None:
+        """Return a renderer of the results of `get_maze_state`, None if the array environment has none."""
+        return None if self._renderer is None else SingleEpisodeRenderer(self._renderer)
 
     def get_simulation_state(self) -> Any:
         """Return the state of the array environment, as its `maze_state` makes it."""
@@ -226,6 +310,9 @@ class ArrayMazeEnv(MazeEnv):
     Args:
         env: The array environment, not yet allocated.
 
+    Attributes:
+        array_env: The array environment.
+
     Example:
         >>> from maze_pl.envs import CartPoleArrayEnv
         >>> env = ArrayMazeEnv(CartPoleArrayEnv())
@@ -240,7 +327,19 @@ class ArrayMazeEnv(MazeEnv):
             acts[key] = _SameAction(space, env.action_masks_dict.get(key, {}))
         sees = {key: _SameObservation(space) for key, space in env.observation_spaces_dict.items()}
         super().__init__(ArrayCoreEnv(env), acts, sees)
+        self.array_env = env
         self.heuristic_policy = env.heuristic_policy
+
+    def render(self) -> Any:
+        """Draw the present state of the simulation: `[height, width, 3]` bytes.
+
+        Raises:
+            NotImplementedError: The array environment has no renderer.
+        """
+        renderer = self.get_renderer()
+        if renderer is None:
+            return super().render()
+        return figure_to_array(renderer.render(self.get_maze_state(), None, self.get_step_events()))
 
 
 def _zeros(space: spaces.Dict) -> dict[str, Array]:

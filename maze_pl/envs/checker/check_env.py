@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from maze_pl.core.checks import check_seconds
 from maze_pl.envs.checker.aliasing import check_conversions, check_memory
+from maze_pl.envs.checker.arrays import check_arrays
 from maze_pl.envs.checker.copies import check_determinism, check_pickling, check_saving
 from maze_pl.envs.checker.events import check_events
-from maze_pl.envs.checker.examination import Examination
+from maze_pl.envs.checker.examination import ArrayForm, Examination
 from maze_pl.envs.checker.playing import check_spaces, check_steps
 from maze_pl.envs.checker.report import ERROR, OK, CheckLine, CheckReport, Finding
 from maze_pl.envs.checker.speed import check_speed, check_vectorization
@@ -58,6 +59,7 @@ CHECKS = (
     Check("events", "all events that are declared were fired", check_events),
     Check("saving", "a copy made within an episode continues like the original", check_saving),
     Check("pickling", "it can be sent to other processes", check_pickling),
+    Check("arrays", "several environments in arrays equal single ones of the same seeds", check_arrays),
     Check("speed", "acts per second", check_speed),
     Check("vectorization", "recommended way to step several environments", check_vectorization),
 )
@@ -70,6 +72,7 @@ def check_env(
     seed: int = 0,
     action_masks: Mapping[str, str] | None = None,
     step_timeout: float | None = None,
+    array_form: ArrayForm | None = None,
 ) -> CheckReport:
     """Check an environment by playing it with random actions.
 
@@ -85,6 +88,8 @@ def check_env(
             `RolloutDataModule`.
         step_timeout: Seconds that a step or a reset may take, in the main thread; no limit if None.
             Making an environment may take as long, but at least 60 s.
+        array_form: If `env` makes an episode of an array environment, this environment and its wrappers: several
+            environments in arrays are then compared with single ones.
 
     Returns:
         The report. Exceptions in the environment are part of it.
@@ -100,10 +105,12 @@ def check_env(
     if n_steps < _LEAST_STEPS:
         raise ValueError(f"n_steps={n_steps} must be at least {_LEAST_STEPS}")
     check_seconds("step_timeout", step_timeout)
-    examination = Examination(env, n_steps, seed, action_masks or {}, step_timeout)
+    examination = Examination(env, n_steps, seed, action_masks or {}, step_timeout, array_form)
     lines: list[CheckLine] = []
     is_stuck = False
     for check in CHECKS:
+        if check.find is check_arrays and array_form is None:
+            continue
         try:
             findings = list(check.find(examination)) or [(OK, check.success)]
         except Exception as error:  # whatever the environment raises

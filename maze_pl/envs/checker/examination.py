@@ -1,7 +1,7 @@
 """The environment that the doctor examines, and what was recorded while it was played."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 
@@ -41,6 +41,18 @@ class ObservationHistory(NamedTuple):
     returned: list[Array]
 
 
+class ArrayForm(NamedTuple):
+    """An array environment with its wrappers.
+
+    Attributes:
+        env: Makes the environment, without wrappers.
+        wrappers: Wrap it, the first one innermost.
+    """
+
+    env: Callable[[], Any]
+    wrappers: list[Callable[[Any], Any]]
+
+
 class Examination:
     """The environment that is examined, with the acts recorded while it was played at random.
 
@@ -50,6 +62,7 @@ class Examination:
         seed: Determines episodes and actions.
         masks: Action head -> observation, in addition to the masks that the environment declares.
         step_timeout: Seconds that a step or a reset may take; no limit if None.
+        array_form: The array environment of which an episode is examined; None if there is none.
 
     Attributes:
         source: The environment or its factory.
@@ -57,6 +70,7 @@ class Examination:
         seed: Determines episodes and actions.
         masks: As given.
         step_timeout: As given.
+        array_form: As given.
         env: Recorder around the environment, once it is made.
         acts: Its resets and steps.
         observations: Its observations, by sub-step and name.
@@ -74,8 +88,10 @@ class Examination:
         seed: int,
         masks: Mapping[str, str],
         step_timeout: float | None,
+        array_form: ArrayForm | None = None,
     ) -> None:
         self.source = env
+        self.array_form = array_form
         self.n_steps = n_steps
         self.seed = seed
         self.masks = masks

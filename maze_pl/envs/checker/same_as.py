@@ -12,6 +12,8 @@ from maze_pl.core.checks import check_seconds
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_vector_env import ArrayVectorEnv
+from maze_pl.envs.arrays.gym_vector_array_env import GymVectorArrayEnv
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 from maze_pl.system.time_limit import CallTimeoutError, time_limit, time_limit_to_make
@@ -24,6 +26,8 @@ _STAGED = {
     "actor_done": "the end of the actor that acted",
 }
 _NEXT = {"next_key": "next sub-step", "next_agent": "next agent"}
+_PARTIAL_STEP = 3  # one in so many steps is that of some environments only
+_SHARE = 0.6  # of the environments, in such a step
 
 
 class EnvDifference(NamedTuple):
@@ -86,12 +90,14 @@ def compare_envs(
     Compared are spaces and masks; observations, rewards, ends, and the actor that acts next, after
     each act; attributed rewards; final observations of truncated episodes; and at the end of each
     episode its return, length, KPIs and all statistics of events. Numbers must be equal bit for bit.
+    In every third step, only some of the environments act, as in collectors, and the others must stay as they are;
+    except if a `GymVectorArrayEnv` is compared, which steps all of them.
 
     Args:
         first: Makes a vector of environments in the first form.
         other: Makes a vector of as many in the second form, with the same seed.
         n_steps: Number of acts, over all environments.
-        seed: Determines the actions.
+        seed: Determines the actions, and which environments act.
         step_timeout: Seconds that a step or a reset may take, in the main thread; no limit if None.
 
     Raises:
@@ -127,6 +133,9 @@ class _Players:
         self.episodes = np.zeros(self.n_envs, np.int64)
         self.n_ended = 0
         self._seed = seed
+        self._random = np.random.default_rng(derive_seed(seed, "acting environments"))
+        self._n_calls = 0
+        self._can_act_alone = not any(map(_steps_all, self.vectors))
 
     def compare(self, n_steps: int) -> Comparison:
         """Play, and compare after each act."""
@@ -137,24 +146,38 @@ class _Players:
         choose = None if difference is not None else _Actions(self.vectors[0], self._seed)
         while choose is not None and difference is None and n_acts < n_steps:
             choose.stage(self.vectors)
-            difference = self._act()
-            n_acts += self.n_envs
+            acting = self._acting()
+            difference = self._act(acting)
+            n_acts += len(acting)
         return Comparison(self.n_envs, n_acts, self.n_ended, difference)
 
-    def _act(self) -> EnvDifference | None:
-        """Perform the staged actions in both vectors, and return the first difference."""
+    def _acting(self) -> Array:
+        """Return the environments that act, [n]: all, or in some steps a random part of them."""
+        self._n_calls += 1
+        everyone = np.arange(self.n_envs)
+        if self._n_calls % _PARTIAL_STEP or not self._can_act_alone:
+            return everyone
+        some = np.flatnonzero(self._random.random(self.n_envs) < _SHARE)
+        return some if len(some) else everyone
+
+    def _act(self, acting: Array) -> EnvDifference | None:
+        """Perform the staged actions of environments [n] in both vectors, and return the first difference."""
         results: list[StepExtras] = []
-        failed = self._both("step", lambda vector: results.append(vector.step()))
-        self.acts += 1
+        envs = None if len(acting) == self.n_envs else acting
+        failed = self._both("step", lambda vector: results.append(vector.step(envs)))
+        self.acts[acting] += 1
         if failed is not None:
             return failed
         one, other = (vector.staging for vector in self.vectors)
         for name, field in _STAGED.items():
-            different = _first(getattr(one, name), getattr(other, name))
+            values = getattr(one, name), getattr(other, name)
+            different = _first(values[0][acting], values[1][acting])
             if different is not None:
-                return self._at(different, field, (getattr(one, name), getattr(other, name)))
+                return self._at((int(acting[different[0]]),), field, values)
         difference = self._differing_extras(results[0], results[1]) or self._differing_summaries()
-        ended = one.terminated | one.truncated
+        has_acted = np.zeros(self.n_envs, np.bool_)
+        has_acted[acting] = True
+        ended = (one.terminated | one.truncated) & has_acted
         self.n_ended += int(np.count_nonzero(ended))
         if difference is not None:
             return difference
@@ -283,6 +306,11 @@ class _Actions:
             for vector in vectors:
                 for head, values in action.items():
                     vector.staging.action[key][head][envs] = values
+
+
+def _steps_all(vector: VectorEnv) -> bool:
+    """True if some environments of a vector cannot act while others stay as they are."""
+    return isinstance(vector, ArrayVectorEnv) and isinstance(vector.env.unwrapped, GymVectorArrayEnv)
 
 
 def _content(summary: EpisodeSummary) -> dict[str, Any]:

@@ -124,6 +124,10 @@ class ArrayCutting2DCoreEnvironment:
         self.orders.advance(which)
         return rewards
 
+    def reseed(self, which: Array, seeds: Array) -> None:
+        """Draw again the orders that no agent can know; see `ReseededArrays`."""
+        self.orders.reseed(which, seeds, self.env_time[which] + 1)
+
     def _events(self, which: Array, orders: Array, cut: CutResults) -> list[ArrayEvent]:
         """Events of a step, without those that happened in no episode."""
         events = []

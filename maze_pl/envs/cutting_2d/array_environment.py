@@ -61,6 +61,10 @@ class Cutting2DArrayEnvironment(ArrayFormEnv):
         reward = self.core_env.step(numbers, heads["piece_idx"][numbers], rotate, reverse)
         return ArrayStep({0: self.core_env.observation()}, reward, env_time=self.core_env.env_time)
 
+    def reseed(self, which: Array, seeds: Array) -> None:
+        """Draw again the orders that no agent can know; see `ReseededArrays`."""
+        self.core_env.reseed(which, seeds)
+
     def kpis(self, which: Array) -> Mapping[str, Array]:
         """Raw pieces per step and per order served."""
         return self.core_env.kpis(which)

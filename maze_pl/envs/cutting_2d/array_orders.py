@@ -57,6 +57,21 @@ class ArrayOrders:
         self._orders[which] = orders
         self._index[which] = 0
 
+    def reseed(self, which: Array, seeds: Array, n_seen: Array) -> None:
+        """Draw again the orders that were drawn already but not seen; see `Cutting2DCoreEnvironment.reseed`.
+
+        Args:
+            which: [n] numbers of the episodes.
+            seeds: [n] seeds.
+            n_seen: [n] number of orders that were seen since the start of each episode.
+        """
+        assert self._orders is not None
+        self._streams.seed(seeds, which)
+        others = self.demand.periods(self.raw_piece_size, self._streams, which)
+        n_known = n_seen if self.demand.repeats else self._index[which] + 1
+        is_known = np.arange(self._orders.shape[1]) < n_known[:, np.newaxis]
+        self._orders[which] = np.where(is_known[..., np.newaxis], self._orders[which], others)
+
     def _check(self, orders: Array) -> None:
         """Refuse orders that cannot be cut out of a raw piece."""
         shortest, longest = orders.min(axis=2), orders.max(axis=2)

@@ -136,6 +136,10 @@ class StructuredCutting2DArrayEnvironment(ArrayFormEnv):
             cutting["cutting_mask"] = self._cutting_mask
         return {0: selection, 1: cutting}
 
+    def reseed(self, which: Array, seeds: Array) -> None:
+        """Draw again the orders that no agent can know; see `ReseededArrays`."""
+        self.core_env.reseed(which, seeds)
+
     def kpis(self, which: Array) -> Mapping[str, Array]:
         """Raw pieces per step and per order served."""
         return self.core_env.kpis(which)

@@ -19,6 +19,7 @@ from maze_pl.envs.cutting_2d.kpi_calculator import Cutting2dKpiCalculator
 from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
 from maze_pl.envs.cutting_2d.objects import Piece
 from maze_pl.envs.cutting_2d.tensor_orders import TensorOrders
+from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, Tensors
 
 MOST_DISCARDED = 2
@@ -118,6 +119,16 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
             self.period.copy_(torch.where(of_pieces, self._orders.period(self.seed), self.period))
         self._show_order()
         self._inventory_events.piece_replenished(which)
+
+    def reseed(self, which: Array, seeds: Array) -> None:
+        """Draw again the orders that no agent can know; see `ReseededArrays`."""
+        envs = torch.from_numpy(which).to(self.device)
+        self.seed[envs] = torch.from_numpy(seeds).to(self.device)
+        if self._orders.length:
+            n_seen = self.n_orders[envs, None] + 1
+            is_known = torch.arange(self._orders.length, device=self.device) < n_seen
+            others = self._orders.period(self.seed[envs])
+            self.period[envs] = torch.where(is_known[..., None], self.period[envs], others)
 
     def _show_order(self) -> None:
         if not self._orders.length:

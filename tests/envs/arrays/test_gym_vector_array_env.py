@@ -13,7 +13,6 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, GymVectorArrayEnv, SequentialVectorEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
@@ -21,30 +20,9 @@ from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker import compare_envs
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.vector import VectorEnv
 from maze_pl.envs.wrappers import LogStatsWrapper, ObservationStackWrapper
+from tests.envs.arrays.fuse_vectors import MODES, N, fuses, in_sync, singles, streams
 from tests.envs.arrays.fuses import Fuse, FusePolicy, FuseVector
-
-MODES = list(AutoresetMode)
-N = 4
-
-
-def fuses(mode: Any, **options: Any) -> Callable[[], GymVectorArrayEnv]:
-    return lambda: GymVectorArrayEnv(lambda n: FuseVector(n, mode, **options))
-
-
-def singles(**options: Any) -> SequentialVectorEnv:
-    def make(number: int) -> LogStatsWrapper:
-        return LogStatsWrapper.wrap(GymMazeEnv(Fuse(number, **options)))
-
-    return SequentialVectorEnv([partial(make, number) for number in range(N)], seed=5)
-
-
-def in_sync(mode: AutoresetMode) -> GymVectorArrayEnv:
-    def make(n: int) -> Any:
-        return gymnasium.vector.SyncVectorEnv([partial(Fuse, uses_seed=True)] * n, autoreset_mode=mode, copy=False)
-
-    return GymVectorArrayEnv(make)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -106,33 +84,6 @@ def test_environments_that_reset_themselves_equal_single_ones(mode: AutoresetMod
     comparison = compare_envs(lambda: ArrayVectorEnv(make, N, seed=5), singles, n_steps=300)
     assert comparison.difference is None
     assert comparison.n_episodes > 30
-
-
-Streams = tuple[list[dict[str, torch.Tensor]], list[list[torch.Tensor]], list[Any]]
-
-
-def streams(vector: VectorEnv, n_rollouts: int, n_steps: int = 9) -> Streams:
-    """Acts of each environment in order, final observations of each environment, and summaries."""
-    collector = Collector(vector, n_steps, torch.Generator())
-    acts: list[list[dict[str, torch.Tensor]]] = [[] for _ in range(N)]
-    finals: list[list[torch.Tensor]] = [[] for _ in range(N)]
-    summaries = []
-    for _ in range(n_rollouts):
-        rollout = collector.collect(FusePolicy())  # type: ignore[arg-type]
-        segment = rollout.segments[0]
-        fields = {**segment.observation, **segment.action, "reward": segment.reward, "is_first": segment.is_first}
-        fields |= {name: getattr(rollout.rows, name) for name in ("terminated", "truncated", "env_steps")}
-        for n in range(N):
-            filled = rollout.rows.filled[:, n]
-            acts[n].append({name: tensor[filled, n].clone() for name, tensor in fields.items()})
-            final = rollout.finals[0]
-            rows = [
-                int(place) for place in np.flatnonzero(final.env == n) if rollout.rows.truncated[final.row[place], n]
-            ]
-            finals[n] += [final.observation["level"][place].clone() for place in rows]
-        summaries += list(rollout.summaries)
-    joined = [{name: torch.cat([part[name] for part in parts]) for name in parts[0]} for parts in acts]
-    return joined, finals, summaries
 
 
 @pytest.mark.parametrize("n_steps", [1, 9])

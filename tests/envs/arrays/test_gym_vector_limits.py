@@ -18,8 +18,8 @@ from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env, requ
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
+from tests.envs.arrays.fuse_vectors import MODES, N, fuses, in_sync, streams
 from tests.envs.arrays.fuses import Fuse, FusePolicy, FuseVector
-from tests.envs.arrays.test_gym_vector_array_env import MODES, N, fuses, in_sync, streams
 from tests.equality import assert_equal
 
 

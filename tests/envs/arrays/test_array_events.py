@@ -1,0 +1,115 @@
+"""Events of array environments: what may be given, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from maze_pl.envs.arrays import ArrayEvent, ArrayEvents
+from maze_pl.envs.arrays.event_columns import column_of, groups_of
+from maze_pl.events import RewardShareEvents
+
+
+def topic_of(n_envs: int | None = 3) -> tuple[ArrayEvents, Any]:
+    """Events of three environments, and the topic that fires them."""
+    events = ArrayEvents()
+    events.n_envs = n_envs
+    return events, events.create_event_topic(RewardShareEvents)
+
+
+def fired(which: Any, **attributes: Any) -> ArrayEvent:
+    """The event after it was fired."""
+    events, topic = topic_of()
+    topic.share(which, **attributes)
+    (event,) = events.drain()
+    return event
+
+
+def test_what_is_changed_afterwards_stays_as_it_was_fired() -> None:
+    which, value, tensor = np.array([0, 2]), np.array([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    events, topic = topic_of()
+    topic.share(which, name="fuel", value=value)
+    topic.share(which, name="fuel", value=tensor)
+    which += 1
+    value -= 5.0
+    tensor.zero_()
+    one, other = events.drain()
+    assert one.which.tolist() == other.which.tolist() == [0, 2]
+    assert one.attributes["value"].tolist() == [1.0, 2.0]
+    assert other.attributes["value"].tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], torch.tensor([1.0, 2.0]), np.array([1.0, 2.0])])
+@pytest.mark.parametrize("which", [[0, 2], (0, 2), torch.tensor([0, 2]), np.array([0, 2], np.uint8)])
+def test_lists_and_tensors_hold_a_value_for_each_environment(which: Any, value: Any) -> None:
+    event = fired(which, name=["fuel", "toll"], value=value)
+    assert event.which.dtype == np.int64
+    assert event.which.tolist() == [0, 2]
+    assert column_of(event, "value", None).tolist() == [1.0, 2.0]
+    assert [labels for labels, _ in groups_of(event)] == [("fuel",), ("toll",)]
+
+
+@pytest.mark.parametrize("value", [1.5, np.float32(1.5), np.array(1.5), torch.tensor(1.5)])
+def test_a_single_value_counts_for_all_environments(value: Any) -> None:
+    event = fired(np.array([0, 2]), name="fuel", value=value)
+    assert column_of(event, "value", None).tolist() == [1.5, 1.5]
+
+
+@pytest.mark.parametrize("which", [[], np.zeros(0), torch.zeros(0, dtype=torch.int64)])
+def test_an_event_of_no_environment_is_none(which: Any) -> None:
+    events, topic = topic_of()
+    topic.share(which, name="fuel", value=[])
+    assert events.drain() == []
+
+
+@pytest.mark.parametrize(
+    ("which", "came"),
+    [
+        (np.array([True, False, True]), r"an array of shape \(3,\) and type bool"),
+        (torch.tensor([True, False, True]), r"an array of shape \(3,\) and type bool"),
+        (np.array([1.0]), r"an array of shape \(1,\) and type float64"),
+        (np.array([[0, 1]]), r"an array of shape \(1, 2\) and type int64"),
+        (slice(None), "'slice"),
+        (1, "'1' of type int"),
+        (None, "None"),
+    ],
+)
+def test_anything_but_numbers_of_environments_is_refused(which: Any, came: str) -> None:
+    _, topic = topic_of()
+    expected = r"expected the numbers of its environments \[n\], integers from 0 to 2: use self.numbers_of"
+    with pytest.raises(TypeError, match=f"RewardShareEvents.share was fired for {came}.*; {expected}"):
+        topic.share(which, name="fuel", value=1.0)
+
+
+@pytest.mark.parametrize(("which", "wrong"), [([0, 3], 3), ([-1, 1], -1)])
+def test_numbers_of_no_environment_are_refused(which: list[int], wrong: int) -> None:
+    _, topic = topic_of()
+    with pytest.raises(ValueError, match=f"was fired for environment {wrong}; expected .* from 0 to 2"):
+        topic.share(which, name="fuel", value=1.0)
+    if wrong < 0:
+        _, topic = topic_of(None)
+        with pytest.raises(ValueError, match="from 0 to N - 1"):
+            topic.share(which, name="fuel", value=1.0)
+
+
+@pytest.mark.parametrize("value", [[1.0], np.zeros(3), torch.zeros(3), np.zeros((1, 2))])
+def test_values_for_other_environments_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"value of RewardShareEvents.share has shape .* for 2 environments"):
+        fired(np.array([0, 2]), name="fuel", value=value)
+
+
+def test_values_of_different_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"the values of value of RewardShareEvents\.share have different shapes"):
+        fired(np.array([0, 2]), name="fuel", value=[[1.0], [1.0, 2.0]])
+
+
+def test_masks_of_environments_on_a_device_stay_tensors() -> None:
+    events, topic = topic_of(None)
+    mask, value = torch.tensor([True, False]), torch.tensor([1.0, 2.0])
+    topic.share(mask, name="fuel", value=value)
+    (event,) = events.drain()
+    assert event.which is mask
+    assert event.attributes["value"] is value
