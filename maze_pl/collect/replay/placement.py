@@ -21,8 +21,9 @@ def device_of_buffer(
 ) -> torch.device | None:
     """Return the device on which observations and actions are stored; None for the memory of the process.
 
-    With `auto`, they lie on the GPU of the networks if they take at most half of its free memory.
-    Minibatches are then drawn without copies from the host.
+    With `auto`, they lie on the GPU of the networks if they take at most half of its free memory, unless
+    torch cannot write numbers of their type by index there. Minibatches are then drawn without copies
+    from the host.
 
     Args:
         choice: `auto` or `host`.
@@ -30,11 +31,17 @@ def device_of_buffer(
         steps: Sub-steps of the specification.
         capacity: Transitions of each sub-step.
     """
-    if choice == "host" or of_networks.type != "cuda":
+    if choice == "host" or of_networks.type != "cuda" or not all(map(_can_be_written, steps.values())):
         return None
     free = torch.cuda.mem_get_info(of_networks)[0]
     needed = capacity * sum(bytes_of_values(step) for step in steps.values())
     return of_networks if needed <= LARGEST_SHARE * free else None
+
+
+def _can_be_written(step: StepSpec) -> bool:
+    """True if torch can write observations and actions by index."""
+    parts = [*step.observation_space.spaces.values(), *step.action_space.spaces.values()]
+    return not any(np.dtype(part.dtype) in (np.uint16, np.uint32, np.uint64) for part in parts)
 
 
 def bytes_of_values(step: StepSpec) -> int:

@@ -31,3 +31,11 @@ def test_a_buffer_takes_at_most_half_of_the_free_memory(monkeypatch: Any, free: 
 @pytest.mark.parametrize(("choice", "of_networks"), [("host", GPU), ("auto", torch.device("cpu"))])
 def test_other_buffers_are_in_memory(choice: Any, of_networks: torch.device) -> None:
     assert device_of_buffer(choice, of_networks, {0: STEP}, 1000) is None
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64])
+def test_numbers_that_torch_cannot_write_by_index_stay_in_memory(monkeypatch: Any, dtype: Any) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda of: (10**9, 10**9))
+    step = StepSpec(spaces.Dict(depth=spaces.Box(0, 255, (4,), dtype)), spaces.Dict(choice=spaces.Discrete(4)))
+    assert device_of_buffer("auto", GPU, {0: step}, 1000) is None
+    assert device_of_buffer("auto", GPU, {0: STEP}, 1000) == GPU
