@@ -97,9 +97,9 @@ def _names_of(env: ArrayEnv) -> list[str]:
 def _unnested(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """States of the wrappers, from the outermost inwards, and that of the environment, which are nested as `env`."""
     states = []
-    inner: Any = state
-    while isinstance(inner, Mapping):
-        own = dict(inner)
-        inner = own.pop("env", None)
-        states.append(own)
-    return states
+    inner = dict(state)
+    while isinstance(inner.get("env"), Mapping):
+        following = inner.pop("env")
+        states.append(inner)
+        inner = dict(following)
+    return [*states, inner]

@@ -172,3 +172,23 @@ def test_maze_states_are_copies() -> None:
     assert state["tensor"].tolist() == [0.0, 0.0]
     assert state["position"] == 0.0
     assert env.maze_state(1)["place"].tolist() == [1.0, 1.0]
+
+
+class Named(PendulumArrayEnv):
+    """Has an array whose name is that under which wrappers keep the state of their environment."""
+
+    def allocate(self, n_envs: int) -> None:
+        super().allocate(n_envs)
+        self.env = np.zeros(n_envs)
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        self.env[which] += 1
+        return super().step(actions, which)
+
+
+@pytest.mark.parametrize("wrappers", [[], [SCALE]])
+def test_an_array_with_the_name_env_is_saved(wrappers: Any) -> None:
+    whole = _played(_vector(Named, *wrappers))
+    resumed = _vector(Named, *wrappers)
+    resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
+    assert resumed.env.unwrapped.env.tolist() == [4.0] * N
