@@ -17,13 +17,14 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
 from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.array_checks import refuse_infinite_kpi
 from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, groups_of, inputs_of
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import values_of
 from maze_pl.events.episode_statistics import action_keys
 from maze_pl.events.event_names import topic_name
-from maze_pl.events.topics import StatisticsError, declarations
+from maze_pl.events.topics import declarations
 
 MOST_PENDING: Final = 256
 """Rollouts whose statistics may stay on the device; with one more, those of the first are fetched."""
@@ -136,8 +137,9 @@ class TensorStatistics:
         kpis = {}
         for name, values in columns.items():
             if name.startswith("kpi "):
-                kpis[name.removeprefix("kpi ")] = values.astype(np.float64)
-        self._refuse_infinite(kpis, env)
+                kpi = name.removeprefix("kpi ")
+                refuse_infinite_kpi(kpi, values, env + self._first_env_index)
+                kpis[kpi] = values.astype(np.float64)
         self._waiting.popleft()
         if record.restarted:
             self._drop_running()
@@ -152,15 +154,6 @@ class TensorStatistics:
                 | self._action_statistics(record, env, row),
             )
         )
-
-    def _refuse_infinite(self, kpis: Mapping[str, Array], env: Array) -> None:
-        """Raise StatisticsError if a KPI of an ended episode is infinite."""
-        for name, values in kpis.items():
-            if np.isinf(values).any():
-                n = int(env[np.isinf(values)][0]) + self._first_env_index
-                raise StatisticsError(f"KPI {name!r} of environment {n} is infinite; return NaN where it has no value")
-
-    # -------------------------------------------------------------------------------------------- actions
 
     def _action_statistics(self, record: RolloutRecord, env: Array, row: Array) -> dict[StatKey, StatColumn]:
         """Return the actions of the ended episodes, and keep those of the running ones.

@@ -28,6 +28,20 @@ def as_numpy(array: Any) -> Array:
     return converted
 
 
+def refuse_infinite_kpi(name: str, values: Array, envs: Array) -> None:
+    """Raise StatisticsError if a KPI [n] of ended episodes is infinite.
+
+    Args:
+        name: The KPI.
+        values: [n] its values.
+        envs: [n] numbers of the environments, for the message.
+    """
+    is_infinite = np.isinf(values)
+    if is_infinite.any():
+        n = int(envs[is_infinite][0])
+        raise StatisticsError(f"KPI {name!r} of environment {n} is infinite; return NaN where it has no value")
+
+
 def slots_for_checks(env: Any) -> dict[StepKey, int]:
     """Return slots for the sub-steps whose number of agents changes; any number, as the spec is for checks only."""
     return {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}
@@ -220,9 +234,7 @@ class ArrayChecks:
             if values.shape != (len(ended),) or values.dtype.kind not in "fiub":
                 came = f"KPI {name!r} of {self._name} is {describe(values)}"
                 raise StatisticsError(f"{came} for {len(ended)} episodes; return one number for each, NaN for no value")
-            if np.isinf(values).any():
-                n = int(ended[np.isinf(values)][0]) + self._first_env_index
-                raise StatisticsError(f"KPI {name!r} of environment {n} is infinite; return NaN where it has no value")
+            refuse_infinite_kpi(name, values, ended + self._first_env_index)
         return arrays
 
 

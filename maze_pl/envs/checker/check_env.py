@@ -31,12 +31,14 @@ class Check(NamedTuple):
         success: Explanation in the report if nothing was found.
         find: Yields findings, in the order of the checks.
         is_required: Whether the following checks are skipped if this one fails.
+        needs_arrays: Whether it is a check of array environments only.
     """
 
     name: str
     success: str
     find: Callable[[Examination], Iterator[Finding]]
     is_required: bool = False
+    needs_arrays: bool = False
 
 
 _GOOD_VALUES = "finite, of sizes that networks can learn from, and without drift"
@@ -59,7 +61,9 @@ CHECKS = (
     Check("events", "all events that are declared were fired", check_events),
     Check("saving", "a copy made within an episode continues like the original", check_saving),
     Check("pickling", "it can be sent to other processes", check_pickling),
-    Check("arrays", "several environments in arrays equal single ones of the same seeds", check_arrays),
+    Check(
+        "arrays", "several environments in arrays equal single ones of the same seeds", check_arrays, needs_arrays=True
+    ),
     Check("speed", "acts per second", check_speed),
     Check("vectorization", "recommended way to step several environments", check_vectorization),
 )
@@ -109,7 +113,7 @@ def check_env(
     lines: list[CheckLine] = []
     is_stuck = False
     for check in CHECKS:
-        if check.find is check_arrays and array_form is None:
+        if check.needs_arrays and array_form is None:
             continue
         try:
             findings = list(check.find(examination)) or [(OK, check.success)]
