@@ -233,7 +233,9 @@ class JoinedEpisodes(PendingEpisodes):
     """The episodes of several sequences, some of which may be pending."""
 
     def __init__(self, parts: Sequence[Sequence[EpisodeSummary]]) -> None:
-        self._parts = parts
+        self._parts: list[Sequence[EpisodeSummary]] = []
+        for part in parts:  # flat, as replay is filled by thousands of rollouts
+            self._parts += part._parts if isinstance(part, JoinedEpisodes) else [part]
 
     def fetched(self) -> Sequence[EpisodeSummary]:
         """Fetch the parts, and join them."""

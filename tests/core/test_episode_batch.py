@@ -78,6 +78,13 @@ def test_joined_episodes_are_pending_if_some_are_and_fetched_when_they_are_read(
     assert [summary.reward for summary in again] == [5.0, 1.0, 2.0, 7.0]
     assert [summary.reward for summary in joined] == [5.0, 1.0, 2.0]
     assert (len(joined), joined[1].reward, [one.reward for one in joined[1:]]) == (3, 1.0, [1.0, 2.0])
-    assert late.n_fetched == 1
+    assert late.n_fetched == 2, "once for each of the two"
     assert isinstance(fetched_summaries(joined), EpisodeBatch)
     assert joined_summaries([late]) is late
+
+
+def test_thousands_of_joined_episodes_are_fetched() -> None:
+    joined = joined_summaries([])
+    for _ in range(3000):
+        joined = joined_summaries([joined, Late()])
+    assert len(joined) == 6000
