@@ -70,19 +70,30 @@ class ArrayChecks:
         self._timed_reset = False  # whether a reset has returned env_time
         self._timed_steps: bool | None = None  # whether steps return env_time; None before the first one
         self._n_actors = sum(max(1, step.n_agents) for step in spec.steps.values())
+        limits = [step.n_agents if step.n_agents > 0 else np.iinfo(np.int64).max for step in spec.steps.values()]
+        self._agent_limits = np.array(limits, np.int64)
         self._layouts: dict[StepKey, list[tuple[str, spaces.Space[Any], tuple[int, ...]]]] = {}
         for key, step in spec.steps.items():
             parts = step.observation_space.spaces.items()
             self._layouts[key] = [(name, part, (n_envs, *(part.shape or ()))) for name, part in parts]
 
     def check_reset(self, result: Any, which: Array) -> None:
-        """Check the result of a reset."""
+        """Check the result of a reset.
+
+        Raises:
+            EnvContractError: Something has another shape or dtype, or environment time does not start at 0.
+        """
         self._require_step(result, "reset")
         self._n_idle[which] = 0
         if result.env_time is not None:
             self._timed_reset = True
             if self._timed_steps is False:
                 raise self._untimed_steps("reset")
+            times = as_numpy(result.env_time)[which]
+            if times.any():
+                n = int(which[times != 0][0]) + self._first_env_index
+                came = f"reset of {self._name} returned env_time {times[times != 0][0]} for environment {n}"
+                raise EnvContractError(f"{came}; expected 0: it counts the environment steps of the episode")
 
     def check_step(self, result: Any, which: Array | slice) -> None:
         """Check rewards, flags and times; finite numbers are checked by whoever uses them.
@@ -149,6 +160,10 @@ class ArrayChecks:
         if (steps < 0).any():
             n = int(np.arange(self._n_envs)[which][steps < 0][0]) + self._first_env_index
             raise EnvContractError(f"env_time of environment {n} of {self._name} went back within an episode")
+        if self._spec.is_flat and not steps.all():
+            n = int(np.arange(self._n_envs)[which][steps == 0][0]) + self._first_env_index
+            fault = f"env_time of environment {n} of {self._name} did not advance in an act"
+            raise EnvContractError(f"{fault}; with a single actor, each act completes at least one environment step")
         idle = np.where(steps > 0, 0, self._n_idle[which] + 1)
         self._n_idle[which] = idle
         if idle.max(initial=0) > MAX_ACTS_PER_ENV_STEP:
@@ -165,14 +180,29 @@ class ArrayChecks:
             fault = f"environment time of {self._name} did not advance in {self._n_standstills} episodes"
             raise EnvContractError(f"{fault}; {_ADVANCE}")
 
-    def check_next(self, next_key: Array, which: Array | slice) -> None:
-        """Check that the next actors have declared step keys."""
-        keys = next_key[which]
+    def check_next(self, next_key: Array, next_agent: Array, which: Array | slice) -> None:
+        """Check that the next actors have declared step keys and agent ids.
+
+        Args:
+            next_key: [N] positions of their step keys.
+            next_agent: [N] their ids.
+            which: The environments.
+
+        Raises:
+            EnvContractError: There is no such actor.
+        """
+        keys, agents = next_key[which], next_agent[which]
         is_wrong = (keys < 0) | (keys >= len(self._spec.step_keys))
         if is_wrong.any():
             n = int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
             declared = f"declared are {len(self._spec.step_keys)} sub-steps: {self._spec.step_keys}"
             raise EnvContractError(f"next_key of environment {n} of {self._name} is {keys[is_wrong][0]}; {declared}")
+        is_wrong = (agents < 0) | (agents >= self._agent_limits[keys])
+        if is_wrong.any():
+            n = int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
+            key = self._spec.step_keys[keys[is_wrong][0]]
+            came = f"next_agent of environment {n} of {self._name} is {agents[is_wrong][0]}"
+            raise EnvContractError(f"{came}; sub-step {key!r} has {self._spec.steps[key].n_agents} agents (-1: varying)")
 
     def observation_of(self, result: ArrayStep, key: StepKey, which: Array | slice) -> dict[str, Array]:
         """Return the observations of a sub-step as arrays [N, ...].

@@ -145,11 +145,13 @@ class ArrayCoreEnv(CoreEnv):
         self._checks.check_step(result, slice(None))
         self._fire_events()
         before = self.get_env_time()
-        if result.env_time is not None:
-            for _ in range(int(as_numpy(result.env_time)[0]) - before):
-                self.context.increment_env_step()
         terminated = result.terminated is not None and bool(as_numpy(result.terminated)[0])
         truncated = result.truncated is not None and bool(as_numpy(result.truncated)[0])
+        if result.env_time is not None:
+            steps = np.asarray(as_numpy(result.env_time)) - before
+            self._checks.check_time(steps, slice(None), np.array([terminated or truncated]))
+            for _ in range(int(steps[0])):
+                self.context.increment_env_step()
         self._has_ended_step = result.env_time is None or self.get_env_time() > before
         return self._receive(result), float(as_numpy(result.reward)[0]), terminated, truncated, {}
 

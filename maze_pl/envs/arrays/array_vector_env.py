@@ -209,7 +209,7 @@ class ArrayVectorEnv(VectorEnv):
         if not self._is_flat:
             staging.next_key[which] = 0 if result.next_key is None else as_numpy(result.next_key)[which]
             staging.next_agent[which] = 0 if result.next_agent is None else as_numpy(result.next_agent)[which]
-            self._checks.check_next(staging.next_key, which)
+            self._checks.check_next(staging.next_key, staging.next_agent, which)
         for place, key in enumerate(self._keys):
             observing = which
             if len(self._keys) > 1:

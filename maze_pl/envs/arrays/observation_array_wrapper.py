@@ -82,6 +82,8 @@ class ObservationArrayWrapper(ArrayWrapper):
         keys = self._spec.step_keys
         places = np.zeros(self.n_envs, np.int64) if result.next_key is None else as_numpy(result.next_key)
         agents = np.zeros(self.n_envs, np.int64) if result.next_agent is None else as_numpy(result.next_agent)
+        if not self._spec.is_flat:
+            self._checks.check_next(places, agents, which)
         for place, key in enumerate(keys):
             rows = which if len(keys) == 1 else which[places[which] == place]
             if not len(rows):

@@ -26,7 +26,7 @@ class Strides(ArrayEnv):
     """
 
     observation_spaces_dict = {0: spaces.Dict({"time": spaces.Box(0, 20, (1,), np.float32)})}  # noqa: RUF012
-    action_spaces_dict = {0: spaces.Dict({"stride": spaces.Discrete(4, start=0)})}  # noqa: RUF012
+    action_spaces_dict = {0: spaces.Dict({"stride": spaces.Discrete(4, start=1)})}  # noqa: RUF012
 
     def __init__(self, *methods: str) -> None:
         super().__init__()
@@ -125,3 +125,47 @@ def test_a_time_in_some_steps_only_is_refused() -> None:
     vector.env.methods = ("reset",)
     with pytest.raises(EnvContractError, match="returned no env_time, but reset did"):
         vector.reset()
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize(
+    ("strides", "message"),
+    [
+        ((1, 0), "env_time of environment . of Strides did not advance in an act; with a single actor, each act"),
+        ((1, -1), "env_time of environment . of Strides went back within an episode"),
+    ],
+)
+def test_a_time_that_does_not_advance_is_refused_in_both_forms(
+    strides: tuple[int, int], message: str, view: bool
+) -> None:
+    if view:
+        env = ArrayMazeEnv(Strides("step"))
+        env.reset(seed=0)
+        env.step({"stride": strides[0]})
+        with pytest.raises(EnvContractError, match=message):
+            env.step({"stride": strides[1]})
+        return
+    vector = ArrayVectorEnv(partial(Strides, "step"), N)
+    vector.reset()
+    vector._bounds[0].clear()  # the stride is outside of the action space
+    for stride in strides:
+        vector.staging.action[0]["stride"][...] = [1, stride, 1]
+        if stride == strides[0]:
+            vector.step()
+    with pytest.raises(EnvContractError, match=message.replace("environment .", "environment 1")):
+        vector.step()
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_a_time_that_does_not_start_at_zero_is_refused_in_both_forms(view: bool) -> None:
+    class Late(Strides):
+        def reset(self, which: np.ndarray, seeds: np.ndarray) -> ArrayStep:
+            self.time[which] = 7
+            return self._result("reset")
+
+    message = "reset of Late returned env_time 7 for environment 0; expected 0: it counts the environment steps"
+    with pytest.raises(EnvContractError, match=message):
+        if view:
+            ArrayMazeEnv(Late("reset", "step")).reset(seed=0)
+        else:
+            ArrayVectorEnv(partial(Late, "reset", "step"), N).reset()

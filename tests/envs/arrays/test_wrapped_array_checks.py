@@ -152,3 +152,18 @@ def test_all_heads_reach_the_environment_while_none_is_at_the_corrected_sub_step
     for _ in range(3):
         vector.step()
     assert heads == [["plan", "effort"]] * 3
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_agent_that_does_not_exist_is_refused(wrapped: bool) -> None:
+    class Crowded(YardArrayEnv):
+        def _result(self) -> ArrayStep:
+            result = super()._result()
+            result.next_agent = np.array([0, 0, 9, 0])
+            return result
+
+    stack_config = [{"observation": "load", "stack_steps": 2, "keep_original": True, "tag": "stack"}]
+    stack = partial(ObservationStackWrapper, stack_config=stack_config)
+    vector = ArrayVectorEnv(partial(make_wrapped_arrays, Crowded, [stack] if wrapped else []), N)
+    with pytest.raises(EnvContractError, match=r"next_agent of environment 2 of Crowded is 9; sub-step 'plan' has 1"):
+        vector.reset()
