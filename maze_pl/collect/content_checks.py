@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import Array
+from maze_pl.core.policy import Array, PolicyBatch
 from maze_pl.core.rows import SegmentOf
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.envs.contract import EnvContractError
@@ -52,15 +52,20 @@ def _findings(step: StepSpec, segment: SegmentOf[Array], n_rows: int) -> Iterato
         if is_finite is not None:
             yield what, "is not finite", is_finite
     for head, name in step.masks.items():
-        space = step.action_space.spaces[head]
-        if isinstance(space, spaces.MultiBinary):
-            continue
-        mask = segment.observation[name][:n_rows] != 0  # [T, B, options of all choices]
-        ends: list[int] = []
-        if isinstance(space, spaces.MultiDiscrete):
-            ends = np.cumsum(space.nvec)[:-1].tolist()
-        for choice in np.split(mask, ends, axis=-1):
-            yield f"mask {name!r}", f"allows no action for head {head!r}", np.any(choice, axis=-1)
+        for is_allowed in _allows_actions(step, head, segment.observation[name][:n_rows]):
+            yield f"mask {name!r}", f"allows no action for head {head!r}", is_allowed
+
+
+def _allows_actions(step: StepSpec, head: str, mask: Array) -> Iterator[Array]:
+    """Yield, for each choice of an action head that needs an option, whether masks [..., options] allow one."""
+    space = step.action_space.spaces[head]
+    if isinstance(space, spaces.MultiBinary):
+        return  # all of its bits may be 0
+    ends: list[int] = []
+    if isinstance(space, spaces.MultiDiscrete):
+        ends = np.cumsum(space.nvec)[:-1].tolist()
+    for choice in np.split(mask != 0, ends, axis=-1) if ends else [mask != 0]:
+        yield np.any(choice, axis=-1)
 
 
 def check_current_values(
@@ -85,6 +90,29 @@ def check_current_values(
             step = int(steps[~is_finite][0])
             place = f"environment {environment} is not finite (step {step} of {where})"
             raise EnvContractError(f"{what} of {place}")
+
+
+def check_current_masks(spec: Spec, batch: PolicyBatch, envs: Array, steps: Array, first_env_index: int) -> None:
+    """Check the current masks of some environments.
+
+    Args:
+        spec: Specification of observations and actions.
+        batch: The observations of the actors.
+        envs: [n] the environments.
+        steps: [n] the current step of their episodes.
+        first_env_index: Number of the first environment, for the message.
+
+    Raises:
+        EnvContractError: A mask allows no action.
+    """
+    key = batch.step_key
+    step = spec.steps[key]
+    for head, name in step.masks.items():
+        for is_allowed in _allows_actions(step, head, batch.observation[name]):
+            if not is_allowed.all():
+                where = f"environment {first_env_index + int(envs[~is_allowed][0])}, sub-step {key!r}"
+                fault = f"allows no action for head {head!r} (step {int(steps[~is_allowed][0])} of an episode)"
+                raise EnvContractError(f"mask {name!r} of {where}, {fault}")
 
 
 def _finite(array: Array, n_dimensions: int) -> Array | None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from maze_pl.collect.actor_slots import ActorSlots
-from maze_pl.collect.content_checks import check_current_values
+from maze_pl.collect.content_checks import check_current_masks, check_current_values
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import Array, Policy
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
@@ -75,6 +75,7 @@ def play_acts(
             batch.env_index = group
             observation = {names[batch.step_key][name]: array for name, array in batch.observation.items()}
             check_current_values(observation, group, batch.n_acts, "an episode", first)
+            check_current_masks(vector.spec, batch, group, batch.n_acts, first)
             acting_slot = slots.next_slot[group]
             step = slots.act(
                 policy,

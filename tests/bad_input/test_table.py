@@ -16,6 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where
 POLICY_NETS = "--model.networks.init_args.policy.init_args.networks"
 CRITIC_NETS = "--model.networks.init_args.critic.init_args.networks"
 MEMORY = ["fit", "--config", "ppo_cartpole_recurrent", "--run_dir", "new"]
+ES = ["fit", "--config", "es_cartpole", "--trainer.max_epochs", "1", "--run_dir", "new"]
 MASKED = ["--data.action_masks", '{"action": "mask"}']
 RESUME = ["fit", "--resume", "run", "--trainer.max_epochs", "2"]
 WARM = ["fit", "--warm-start", "run", "--run_dir", "new"]
@@ -162,6 +163,10 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         ("Missing", [], ["Missing"]),
     ]
 ] + [
+    (
+        [*ES, "--data.env", "broken_environments.AllForbidden", *MASKED],
+        ["'mask' of environment 0", "allows no action", "'action'", "step 3 of an episode"],
+    ),
     ([*FIT, POLICY_NETS, "[broken_environments.PolicyNetNotANumber]"], ["NaN", "policy_loss", "env step 100"]),
     ([*FIT, CRITIC_NETS, "[broken_environments.CriticNotANumber]"], ["NaN", "critic_value_loss", "env step 100"]),
 ]

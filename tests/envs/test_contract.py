@@ -329,10 +329,14 @@ def test_a_mask_that_forbids_everything_is_named_with_environment_and_step() -> 
     from maze_pl.core.spec import Spec
 
     spec = Spec.of(GymMazeEnv(Masked(-9)), masks={"action": "mask"})
-    vector = SequentialVectorEnv([lambda: GymMazeEnv(Masked(-9)), lambda: GymMazeEnv(Masked(3))], spec=spec)
+    make_envs = [lambda: GymMazeEnv(Masked(-9)), lambda: GymMazeEnv(Masked(3))]
     message = r"mask 'mask' of environment 1, sub-step 0, allows no action for head 'action' \(step 3 of the rollout\)"
     with pytest.raises(EnvContractError, match=message):
-        collect(vector, 6)
+        collect(SequentialVectorEnv(make_envs, spec=spec), 6)
+    vector = SequentialVectorEnv(make_envs, spec=spec, autoreset=False)
+    policy = RandomPolicy({0: vector.spec.steps[0].action_space})
+    with pytest.raises(EnvContractError, match=message.replace("the rollout", "an episode")):
+        play_episodes(vector, policy, [0, 1], deterministic=False)
 
 
 @pytest.mark.parametrize("wrap", [plain, layered])

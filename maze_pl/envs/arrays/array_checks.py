@@ -202,7 +202,9 @@ class ArrayChecks:
             n = int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
             key = self._spec.step_keys[keys[is_wrong][0]]
             came = f"next_agent of environment {n} of {self._name} is {agents[is_wrong][0]}"
-            raise EnvContractError(f"{came}; sub-step {key!r} has {self._spec.steps[key].n_agents} agents (-1: varying)")
+            count = self._spec.steps[key].n_agents
+            expected = f"ids 0 to {count - 1}" if count > 0 else "ids of at least 0"
+            raise EnvContractError(f"{came}; expected {expected} in sub-step {key!r}")
 
     def observation_of(self, result: ArrayStep, key: StepKey, which: Array | slice) -> dict[str, Array]:
         """Return the observations of a sub-step as arrays [N, ...].
