@@ -78,7 +78,8 @@ class ActRecorder:
         """
         staging = self._vector.staging
         starts = [start] * self._vector.n_envs
-        for envs, extras in play_acts(self._vector, self, starts, deterministic=False, generator=generator):
+        options: dict[str, Any] = {"deterministic": False, "generator": generator, "check_masks": True}
+        for envs, extras in play_acts(self._vector, self, starts, **options):
             results = staging.reward.copy(), staging.actor_done.copy(), self._env_time.copy()
             for batch, action in self._chosen:
                 assert batch.env_index is not None

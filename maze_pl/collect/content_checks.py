@@ -61,10 +61,10 @@ def _allows_actions(step: StepSpec, head: str, mask: Array) -> Iterator[Array]:
     space = step.action_space.spaces[head]
     if isinstance(space, spaces.MultiBinary):
         return  # all of its bits may be 0
-    ends: list[int] = []
+    choices = [mask != 0]
     if isinstance(space, spaces.MultiDiscrete):
-        ends = np.cumsum(space.nvec)[:-1].tolist()
-    for choice in np.split(mask != 0, ends, axis=-1) if ends else [mask != 0]:
+        choices = np.split(choices[0], np.cumsum(space.nvec)[:-1].tolist(), axis=-1)
+    for choice in choices:
         yield np.any(choice, axis=-1)
 
 

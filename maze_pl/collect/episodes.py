@@ -45,8 +45,12 @@ def play_acts(
     *,
     deterministic: bool,
     generator: torch.Generator | None = None,
+    check_masks: bool = False,
 ) -> Iterator[tuple[Array, StepExtras]]:
     """Play episodes act by act, as far as the caller iterates; arguments as for `play_episodes`.
+
+    With `check_masks`, masks that allow nothing are refused, as in training. A policy that ignores masks may
+    get to states in which nothing is allowed.
 
     Yields:
         The environments in which an actor has just acted, and final observations and attributed rewards; the
@@ -75,7 +79,8 @@ def play_acts(
             batch.env_index = group
             observation = {names[batch.step_key][name]: array for name, array in batch.observation.items()}
             check_current_values(observation, group, batch.n_acts, "an episode", first)
-            check_current_masks(vector.spec, batch, group, batch.n_acts, first)
+            if check_masks:
+                check_current_masks(vector.spec, batch, group, batch.n_acts, first)
             acting_slot = slots.next_slot[group]
             step = slots.act(
                 policy,

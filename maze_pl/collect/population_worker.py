@@ -130,7 +130,7 @@ class PopulationWorker(RolloutWorker):
         self.stack.load(torch.stack(moved))
         episodes = [update * 2**32 + number // 2 for number in numbers]
         reward = np.zeros(len(numbers))
-        for envs, _ in play_acts(vector, self.stack, episodes, deterministic=True):
+        for envs, _ in play_acts(vector, self.stack, episodes, deterministic=True, check_masks=True):
             reward[envs] += vector.staging.reward[envs]
             ended = vector.staging.terminated[envs] | vector.staging.truncated[envs]
             if ended.any():
@@ -178,6 +178,7 @@ class PopulationWorker(RolloutWorker):
             [update * 2**32 + pair],
             deterministic=self.deterministic,
             generator=torch.Generator().manual_seed(derive_seed(self.seed, "policy", update, pair)),
+            check_masks=True,
         )
         for n_acts, _ in enumerate(acts, 1):
             reward += float(vector.staging.reward[0])

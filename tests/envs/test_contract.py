@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.episodes import play_episodes
+from maze_pl.collect.episodes import play_acts, play_episodes
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv, MazeEnv, RewardWrapper, Wrapper
 from maze_pl.envs.contract import EnvContractError, check_observation
@@ -336,7 +336,7 @@ def test_a_mask_that_forbids_everything_is_named_with_environment_and_step() -> 
     vector = SequentialVectorEnv(make_envs, spec=spec, autoreset=False)
     policy = RandomPolicy({0: vector.spec.steps[0].action_space})
     with pytest.raises(EnvContractError, match=message.replace("the rollout", "an episode")):
-        play_episodes(vector, policy, [0, 1], deterministic=False)
+        list(play_acts(vector, policy, [0, 1], deterministic=False, check_masks=True))
 
 
 @pytest.mark.parametrize("wrap", [plain, layered])
