@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.exact_numbers import first_changed
 from maze_pl.core.policy import Policy, PolicyBatch
 from maze_pl.core.spaces import environment_action, environment_actions
 from maze_pl.core.spec import Spec
@@ -102,9 +103,10 @@ class ActsOnObservations(ABC):
             [*shape]; for a batch, [B, ...]. Continuous heads have no entry.
 
         Raises:
-            ValueError: There are several sub-steps and none was named, an observation is missing or
-                has the wrong shape, the policy state is missing or belongs to a batch of another
-                size, or the policy has no probabilities.
+            ValueError: There are several sub-steps and none was named, an observation is missing,
+                has the wrong shape or a number that the type of its space cannot hold, the policy
+                state is missing or belongs to a batch of another size, or the policy has no
+                probabilities.
         """
         policy = self.acting_policy()
         key = _step_key(policy.spec, step_key)
@@ -172,8 +174,8 @@ def _arrays(
     """Return name -> [B, *shape] for one observation or a batch, and whether it is a batch.
 
     Raises:
-        ValueError: An observation is missing, cannot be read as numbers, or has the wrong shape, or
-            a batch is empty or its entries differ in size.
+        ValueError: An observation is missing, cannot be read as numbers of its space, or has the
+            wrong shape, or a batch is empty or its entries differ in size.
     """
     if not isinstance(observation, Mapping):
         needed = f"needs a dict with the observations {list(space.spaces)}"
@@ -202,14 +204,19 @@ def _array(value: Any, space: spaces.Space[Any], name: str) -> np.ndarray[Any, n
     """Convert an observation, or a batch of it, to an array [*shape] or [B, *shape].
 
     Raises:
-        ValueError: It cannot be read as numbers, or has the wrong shape.
+        ValueError: It cannot be read as numbers, holds a number that the space's type cannot hold,
+            or has the wrong shape.
     """
-    shape = space.shape or ()
+    shape, dtype = space.shape or (), np.dtype(space.dtype)
+    refused = f"observation {name!r} cannot be read as {dtype} of shape {shape}"
     try:
-        array = np.asarray(value, space.dtype)
-    except (TypeError, ValueError) as error:
-        expected = f"{space.dtype} of shape {shape}"
-        raise ValueError(f"observation {name!r} cannot be read as {expected}: {error}") from error
+        given = np.asarray(value)
+        number = first_changed(given, dtype)
+        array = given if number is not None else given.astype(dtype, copy=False)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{refused}: {error}") from error
+    if number is not None:
+        raise ValueError(f"{refused}: it holds {number}")
     if array.shape not in (shape, array.shape[:1] + shape):
         batch_shape = f"({', '.join(map(str, ('B', *shape)))}{',' if not shape else ''})"
         expected = f"{shape}, or {batch_shape} for a batch"

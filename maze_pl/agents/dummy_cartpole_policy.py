@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from maze_pl.agents.rule_observations import rule_observation
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 
 
 class DummyCartPolePolicy:
     """Pushes the cart towards the side to which the pole is about to fall.
+
+    It reads angles in radians; where a wrapper normalises the observation, it plays badly.
 
     Args:
         observation: Name of the observation [B, 4] (position, velocity, angle, angular velocity).
@@ -27,7 +30,11 @@ class DummyCartPolePolicy:
         self.look_ahead = look_ahead
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
-        """Choose a side for each actor; options are ignored because the rule is deterministic."""
-        observation = batch.observation[self.observation]
+        """Choose a side for each actor; options are ignored because the rule is deterministic.
+
+        Raises:
+            ValueError: The observation has another shape.
+        """
+        observation = rule_observation(batch, self.observation, 4, self)
         angle_to_come = observation[:, 2] + self.look_ahead * observation[:, 3]
         return PolicyStep({self.action: (angle_to_come > 0).astype(np.int64)})

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.agents.rule_observations import rule_observation
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 
@@ -22,7 +23,8 @@ class LunarLanderHeuristicPolicy:
     The main engine fires if `lift` exceeds both |turn| and 0.012; otherwise a side engine fires if
     |turn| exceeds 0.036. With a leg on the ground, `turn` is 0 and `fall` is 0.05. The gains were
     found by random search; over 100 other episodes, the mean return is 273 in both LunarLander-v3
-    and LunarLanderContinuous-v3.
+    and LunarLanderContinuous-v3. The rule reads the numbers of the environment; where a wrapper
+    normalises the observation, it plays badly.
 
     Args:
         action_spaces_dict: Action space of the only sub-step, by its key.
@@ -46,8 +48,13 @@ class LunarLanderHeuristicPolicy:
         self.is_continuous = isinstance(space, spaces.Box)
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
-        """Choose an engine for each lander; nothing here is random."""
-        x, y, v_x, v_y, angle, spin, left, right = batch.observation[self.observation].T
+        """Choose an engine for each lander; nothing here is random.
+
+        Raises:
+            ValueError: The observation has another shape.
+        """
+        observation = rule_observation(batch, self.observation, 8, self)
+        x, y, v_x, v_y, angle, spin, left, right = observation.T
         is_down = left + right > 0
         tilt = np.clip(1.9 * x + 2.2 * v_x, -0.7, 0.7)
         turn = np.where(is_down, 0, 0.64 * (tilt - angle) - 0.95 * spin)

@@ -192,9 +192,11 @@ def _greedy_or_random(values: Array, mask: Array | None, sampling: Sampling) -> 
     best = _allowed(values, mask).argmax(-1)
     if sampling.deterministic:
         return best
-    allowed = np.ones_like(values) if mask is None else mask.astype(values.dtype)
+    is_allowed = values >= 0.5 * _LOWEST[values.dtype]  # others are masked by the network
     if mask is not None:
-        allowed[~mask.any(-1)] = 1.0
+        is_allowed &= mask
+    is_allowed[~is_allowed.any(-1)] = True
+    allowed = is_allowed.astype(values.dtype)
     probability = allowed / allowed.sum(-1, keepdims=True) * values.dtype.type(sampling.exploration)
     probability[np.arange(len(values)), best] += values.dtype.type(1.0 - sampling.exploration)
     exponential = -np.log(np.maximum(_uniform(values, sampling), _TINY[values.dtype]))

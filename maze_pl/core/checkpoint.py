@@ -31,6 +31,11 @@ REPLAY_BUFFERS = "replay"
 """Key of the files of replay buffers in the state of a data module."""
 CHECKPOINT_FORMAT = 4  # increases when an older version could not read the content, or misread it
 NETWORKS = "actor_critic."
+WEIGHTS_ONLY = (
+    "was written with save_weights_only, and holds neither the configuration nor the state of its run: "
+    "use another checkpoint, such as last.ckpt, and leave out save_weights_only"
+)
+"""End of messages about such a checkpoint, which begin with its path."""
 
 
 class RankState(TypedDict):
@@ -73,6 +78,8 @@ class EntryParts(TypedDict, total=False):
         statistics: Statistics of the whole run.
         monitored: Values that learning-rate schedulers monitor, by name.
         ranks: State of each rank; after an exception, only that of the writing rank.
+        optimized: Names of the parameters of each optimiser, by group; absent in checkpoints of
+            earlier versions.
         config: Configuration of the run, added by the callback `RunRecord`.
         provenance: Command, versions and code that wrote the checkpoint, added by `RunRecord`;
             absent in checkpoints of earlier versions.
@@ -84,6 +91,7 @@ class EntryParts(TypedDict, total=False):
     statistics: dict[str, Any]
     monitored: dict[str, float]
     ranks: list[RankState]
+    optimized: list[list[list[str]]]
     config: RunConfiguration
     provenance: Provenance
 

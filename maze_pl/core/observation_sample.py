@@ -108,7 +108,7 @@ class ObservationSample:
                 empty = np.empty((0, len(self.places[key])), np.float32)
                 self.overall[key] = self.recent[key] = empty
                 self._n_offered[key] = 0
-            rows = rows[:, self.places[key]].astype(np.float32)
+            rows = rounded(rows[:, self.places[key]])
             self._offer(key, rows)
             self.recent[key] = np.concatenate([self.recent[key], rows])[-_ROWS_RECENT:]
         self._n_batches += 1
@@ -150,6 +150,11 @@ class ObservationSample:
             self._n_offered[key] = int(described["n_offered"])
             for name in ("overall", "recent", "places"):
                 getattr(self, name)[key] = described[name].numpy().copy()
+
+
+def rounded(values: Array) -> Array:
+    """Return numbers in the precision of the sample; only such numbers can be compared with it."""
+    return values.astype(np.float32)
 
 
 def places_of(n_elements: int) -> Array:

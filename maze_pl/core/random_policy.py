@@ -59,5 +59,6 @@ def _sample(space: spaces.Space[Any], n: int, mask: Array | None, generator: tor
     shape = n, *(space.shape or ())
     if isinstance(space, spaces.MultiDiscrete):
         parts = np.split(score, np.cumsum(space.nvec)[:-1], axis=-1)
-        return np.stack([part.argmax(-1) for part in parts], axis=-1).reshape(shape)
+        choices = np.stack([part.argmax(-1) for part in parts], axis=-1)
+        return np.asarray(space.start + choices.reshape(shape))
     return (score > 0.5).astype(np.int8).reshape(shape)

@@ -12,7 +12,8 @@ class DeadEndClippingTrajectoryProcessor(TrajectoryProcessor):
     Truncated episodes, such as by a time limit, are left unchanged.
 
     Args:
-        clip_k: Number of environment steps to drop at the end.
+        clip_k: Number of environment steps to drop at the end; one that the end of the episode cut
+            short counts.
 
     Raises:
         ValueError: `clip_k` is negative.
@@ -29,5 +30,7 @@ class DeadEndClippingTrajectoryProcessor(TrajectoryProcessor):
         columns = columns_of(record)
         if not record.terminated:
             return columns
-        is_kept = record.env_time < record.last_env_time - self.clip_k
+        n_begun = int(record.env_time[-1]) + 1  # the end may have cut the last step short
+        n_env_steps = max(record.last_env_time, n_begun)
+        is_kept = record.env_time < n_env_steps - self.clip_k
         return {key: taken(columns[key], is_kept[record.key_index == index]) for index, key in enumerate(columns)}

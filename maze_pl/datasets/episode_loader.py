@@ -1,6 +1,5 @@
 """Reading of recorded episodes from files, records in memory, and data sets of Minari."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
@@ -9,14 +8,20 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.spaces import MaskError, allowed_entries, leaves, no_value
+from maze_pl.core.spaces import MaskError, allowed_entries, no_value
 from maze_pl.core.spec import Spec
+from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
+    IdentityWithNextObservationTrajectoryProcessor,
+)
 from maze_pl.datasets.minari_data import minari_records
 from maze_pl.datasets.state_conversion import converted
 from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
+from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
+from maze_pl.envs.wrappers.step_skip_wrapper import StepSkipWrapper
 from maze_pl.records.columns import Columns
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.records.same_episode import Choices
 from maze_pl.system.deferred_files import deferred_files
 
 MakeEnv = Callable[[], Any]
@@ -24,6 +29,7 @@ SPACES_SUFFIX = ".spaces"
 STATES_SUFFIX = ".states"
 SUFFIXES = (SPACES_SUFFIX, STATES_SUFFIX)
 MINARI_PREFIX = "minari:"
+_NeedsRewards = IdentityWithNextObservationTrajectoryProcessor
 
 
 class Loaded(NamedTuple):
@@ -31,13 +37,13 @@ class Loaded(NamedTuple):
 
     Attributes:
         name: Source of the episode.
-        identity: Equal for records of the same episode; see `_identity`.
+        choices: Its acts, to compare it with others.
         spec: Specification of the episode.
         acts: Training data made from the episode.
     """
 
     name: str
-    identity: bytes
+    choices: Choices
     spec: Spec
     acts: dict[StepKey, Columns]
 
@@ -80,7 +86,7 @@ class EpisodeLoader:
                 record = self._converted(record, name)
             elif not isinstance(source, Path):
                 record.check()  # records from files were checked when they were read
-            yield Loaded(name, _identity(record), record.spec, self._processor.process(record))
+            yield Loaded(name, Choices.of(record), record.spec, self._processor.process(record))
         yield from map(Damaged, damaged)
 
     def _converted(self, record: StateTrajectoryRecord, name: str) -> SpacesTrajectoryRecord:
@@ -88,6 +94,11 @@ class EpisodeLoader:
             raise ValueError(f"{name} holds states, which only an environment can convert: pass one")
         if self._env is None:
             self._env = self._make_env()
+        is_unknown = record.is_attributed is None and isinstance(self._processor, _NeedsRewards)
+        if is_unknown and attributes_rewards(self._env, StepSkipWrapper):
+            fault = f"{name} holds no rewards of single acts, which earlier versions did not record"
+            remedy = "record it again, or use a space record"
+            raise ValueError(f"{fault}, but the environment has them: {remedy}")
         try:
             return converted(record, self._env, self._spec)
         except Exception as error:  # states of another environment may raise anything
@@ -106,7 +117,7 @@ class EpisodeLoader:
 
 def name_of_source(source: Any) -> str:
     """Name of a source for messages: its path or name, or the id of an episode."""
-    return str(source) if isinstance(source, str | Path) else f"episode {source.episode_id}"
+    return f"episode {source.episode_id}" if isinstance(source, Trajectory) else str(source)
 
 
 def has_states(source: Any) -> bool:
@@ -114,13 +125,35 @@ def has_states(source: Any) -> bool:
     return isinstance(source, Path) and source.suffix == STATES_SUFFIX
 
 
+def entries_of(input_data: Any) -> list[Any]:
+    """List the entries of `input_data`: files, folders and records."""
+    if isinstance(input_data, str | Path | Trajectory) or not isinstance(input_data, Iterable):
+        return [input_data]
+    return list(input_data)
+
+
+def require_record(entry: Any) -> None:
+    """Refuse an entry that is not a record of an episode.
+
+    Raises:
+        TypeError: It is something else, such as a trajectory of `rollout`, which holds records.
+    """
+    if not isinstance(entry, Trajectory):
+        remedy = "pass files or records, such as [episode.spaces for episode in rollout(...)]"
+        raise TypeError(f"a {type(entry).__name__} is not a recorded episode; {remedy}")
+
+
 def sources_of(entry: Any) -> list[Any]:
     """List the sources to read for an entry of `input_data`.
 
     Raises:
+        TypeError: It is neither a path nor a record.
         ValueError: There is no such file or folder, or the folder holds no episodes.
     """
-    if not isinstance(entry, str | Path) or str(entry).startswith(MINARI_PREFIX):
+    if not isinstance(entry, str | Path):
+        require_record(entry)
+        return [entry]
+    if str(entry).startswith(MINARI_PREFIX):
         return [entry]
     path = Path(entry)
     deferred_files().flush()  # files of this process that are not on the disk yet
@@ -160,18 +193,6 @@ def _records(source: Any, trust: bool, damaged: list[str]) -> Iterable[Trajector
     if isinstance(source, str):
         return minari_records(source.removeprefix(MINARI_PREFIX))
     return [source]
-
-
-def _identity(record: SpacesTrajectoryRecord) -> bytes:
-    """Digest of the episode id, the actors and their actions.
-
-    The id alone does not distinguish episodes: it is derived from the environment's seed, so it is
-    the same for all policies that play from that seed.
-    """
-    digest = hashlib.blake2b(record.episode_id.encode(), digest_size=16)
-    for array in (record.key_index, record.agent_id, *leaves(record.action)):
-        digest.update(array.tobytes())
-    return digest.digest()
 
 
 def invalid_value(spec: Spec, acts: dict[StepKey, Columns]) -> str:

@@ -20,7 +20,7 @@ class IdentityWithNextObservationTrajectoryProcessor(TrajectoryProcessor):
     as in `maze_pl.core.streams`; where rewards are attributed to actors, `reward` is the act's own.
     The discount is 0 after an act that ended the episode for its actor; its next observation is
     then a copy of its observation, and nothing depends on it. An act is left out if the episode was
-    truncated before its actor's next turn.
+    truncated before its actor's next turn, or before its own reward was known.
 
     Args:
         gamma: Discount of an environment step.
@@ -60,7 +60,7 @@ class IdentityWithNextObservationTrajectoryProcessor(TrajectoryProcessor):
             "terminated": terminated,
             "truncated": truncated,
         }
-        is_kept = ~truncated | (actor == last_actor)
+        is_kept = (~truncated | (actor == last_actor)) & ~np.isnan(reward)
         columns = columns_of(record)
         for index, (key, fields) in enumerate(columns.items()):
             is_of_key = record.key_index == index

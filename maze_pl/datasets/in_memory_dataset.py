@@ -1,9 +1,10 @@
 """Data set of recorded episodes, kept as a few large arrays."""
 
+import math
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
@@ -25,6 +26,7 @@ from maze_pl.datasets.episode_loader import (
     EpisodeLoader,
     Loaded,
     MakeEnv,
+    entries_of,
     has_states,
     invalid_value,
     name_of_source,
@@ -37,9 +39,12 @@ from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs.trajectory_record import Trajectory
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.records.columns import Columns, taken
+from maze_pl.records.same_episode import Parts
 
 _FILES_PER_PROCESS = 200
 """Number of files of states that are worth another process."""
+_EPISODES_TOGETHER = 100
+"""Number of episodes that are copied at once from temporary files."""
 
 
 class InMemoryDataset:
@@ -48,11 +53,12 @@ class InMemoryDataset:
     Space records are used as they are. State records are converted after all space records, by the
     environment passed to `load`, even if it has changed since they were recorded. An episode
     recorded in both forms, as `maze-pl rollout` does, is read from the space record only. An
-    episode that occurs twice, with the same id and the same actions, is in the data set once.
+    episode that occurs twice, with the same id and the same actions, is in the data set once. The
+    part of an episode that was recorded before a resumed run continued it is left out.
 
     Args:
         input_data: A file, a folder with files at any depth, a record, a Minari data set as
-            `minari:<id>`, or a list of these.
+            `minari:<id>`, or a sequence of these.
         trajectory_processor: Turns episodes into training data; all acts unchanged if None.
         n_workers: Number of processes that convert files of state records. 1 means this process; 0
             means one per core, but at most one per 200 files.
@@ -64,6 +70,7 @@ class InMemoryDataset:
             nothing behind; 0 for no limit.
 
     Raises:
+        TypeError: Something in the input is neither a path nor a record.
         ValueError: There is nothing to read, reading is not allowed, the data is damaged, or
             episodes do not fit together.
 
@@ -87,7 +94,7 @@ class InMemoryDataset:
 
     def __init__(
         self,
-        input_data: str | Path | Trajectory | list[Any],
+        input_data: str | Path | Trajectory | Sequence[Any],
         trajectory_processor: TrajectoryProcessor | None = None,
         n_workers: int = 0,
         trust: bool = False,
@@ -97,7 +104,7 @@ class InMemoryDataset:
         if on_damaged not in ("refuse", "skip") or n_workers < 0 or max_memory < 0:
             numbers = f"and {n_workers=} and {max_memory=} at least 0"
             raise ValueError(f"on_damaged={on_damaged!r} must be 'refuse' or 'skip', {numbers}")
-        self.input_data = input_data if isinstance(input_data, list) else [input_data]
+        self.input_data = entries_of(input_data)
         self.processor = trajectory_processor or IdentityTrajectoryProcessor()
         self.n_workers = n_workers
         self.trust = trust
@@ -165,6 +172,7 @@ class InMemoryDataset:
         owner = "the environment's"
         matching = spec  # the last specification that was compared; most episodes share one object
         store = _ColumnStore(files)
+        parts = files.enter_context(closing(Parts(math.ceil(self.max_memory / 10))))
         episodes: list[Loaded] = []
         n_bytes = 0
         for episode in self._episodes(make_env, spec):
@@ -177,19 +185,20 @@ class InMemoryDataset:
             episodes.append(episode)
             if self.max_memory:
                 n_bytes += sum(array.nbytes for array in leaves(episode.acts))
+                n_bytes += sum(map(len, episode.choices.acts))
                 if n_bytes > self.max_memory:
-                    store.write(self._joined(episodes, spec))
+                    store.write(self._joined(episodes, spec, parts))
                     episodes = []
                     n_bytes = 0
         if episodes:
             assert spec is not None
-            joined = self._joined(episodes, spec)
+            joined = self._joined(episodes, spec, parts)
             if store.columns is None:
-                return spec, joined
+                return spec, self._without(parts.find(), joined, files)
             store.write(joined)
-        return spec, store.columns
+        return spec, self._without(parts.find(), store.columns, files)
 
-    def _joined(self, episodes: list[Loaded], spec: Spec) -> Any:
+    def _joined(self, episodes: list[Loaded], spec: Spec, parts: Parts) -> Any:
         """Concatenate episodes, except episodes with a value outside its space."""
         joined = mapped(_concatenated, *(episode.acts for episode in episodes))
         if invalid_value(spec, joined):  # faster than checking each episode
@@ -205,7 +214,32 @@ class InMemoryDataset:
             joined = mapped(_concatenated, nothing, *(episode.acts for episode in episodes))
         for episode in episodes:
             self._counts.append([len(columns["agent_id"]) for columns in episode.acts.values()])
+            parts.add(episode.choices)
         return joined
+
+    def _without(self, left_out: list[int], columns: Any, files: ExitStack) -> Any:
+        """Return columns without the episodes of some numbers."""
+        if not left_out:
+            return columns
+        is_kept = np.ones(len(self._counts), bool)
+        is_kept[left_out] = False
+        counts = np.array(self._counts)
+        self._counts = counts[is_kept].tolist()
+        # by sub-step, [n_episodes] acts up to the end of each episode
+        ends = dict(zip(columns, np.cumsum(counts, axis=0).T, strict=True))
+        store = _ColumnStore(files)
+        n_together = _EPISODES_TOGETHER if self.max_memory else len(counts)
+        for first in range(0, len(counts), n_together):
+            some = slice(first, first + n_together)
+            chosen = {}
+            for (key, of_key), n_acts in zip(columns.items(), counts[some].T, strict=True):
+                begin = ends[key][first] - n_acts[0]
+                rows = slice(begin, begin + n_acts.sum())
+                chosen[key] = taken(taken(of_key, rows), np.repeat(is_kept[some], n_acts))
+            if not self.max_memory:
+                return chosen
+            store.write(chosen)
+        return store.columns
 
     def _note_damage(self, problem: str) -> None:
         """Note what cannot be read, or raise ValueError if damage is refused."""
@@ -241,8 +275,10 @@ class InMemoryDataset:
                 for loaded in chain.from_iterable(engine.map(jobs)):
                     if isinstance(loaded, Damaged):
                         self._note_damage(loaded.message)
-                    elif loaded.identity not in identities:
-                        identities.add(loaded.identity)
+                        continue
+                    identity = loaded.choices.identity()
+                    if identity not in identities:
+                        identities.add(identity)
                         yield loaded
                 bar.update(len(jobs))
 

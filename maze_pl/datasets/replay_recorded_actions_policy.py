@@ -1,11 +1,13 @@
 """Policy that replays the actions of recorded episodes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.datasets.episode_loader import entries_of, require_record
 from maze_pl.datasets.state_conversion import converted
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 
@@ -17,12 +19,16 @@ class ReplayRecordedActionsPolicy:
     episodes.
 
     Args:
-        records: Space records, or a file with all episodes. State records too, with `env` and
-            `spec`.
+        records: Space records, one or several, or a file with all episodes. State records too, with
+            `env` and `spec`.
         trust: Whether the file may execute code while it is read; set it only if you know who wrote
             it.
         env: Converts state records; `rollout` passes it to a policy that it makes.
         spec: Specification of the environment.
+
+    Raises:
+        TypeError: Something other than records was given.
+        ValueError: The file is a folder, or cannot be read.
 
     Example:
         >>> from maze_pl import rollout
@@ -36,10 +42,15 @@ class ReplayRecordedActionsPolicy:
     """
 
     def __init__(self, records: Any, trust: bool = False, env: Any = None, spec: Any = None) -> None:
-        if isinstance(records, str):
+        if isinstance(records, str | Path):
+            if Path(records).is_dir():
+                fault = f"{records} is a folder, in which episodes have no order"
+                remedy = "name the file with all episodes in the order in which they were played"
+                raise ValueError(f"{fault}; {remedy}")
             records = read_trajectories(records, trust=trust)
         self.records = []
-        for record in records:
+        for record in entries_of(records):
+            require_record(record)
             if isinstance(record, StateTrajectoryRecord):
                 record = converted(record, env, spec)
             self.records.append(record)

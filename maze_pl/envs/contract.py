@@ -97,6 +97,26 @@ def check_step(result: Any, env: Any) -> None:
     raise EnvContractError(f"step of {name_of(env)} returned {came}; expected {expected}")
 
 
+def check_actor_rewards(actor_rewards: Any, n_acts: int | None, is_attributed: bool | None, env: Any) -> None:
+    """Refuse rewards that cannot be attributed to the acts of an environment step.
+
+    Args:
+        actor_rewards: Result of `get_actor_rewards` at the end of the environment step.
+        n_acts: Number of its acts; None if it is not known.
+        is_attributed: Whether rewards were attributed before; None if it is not known.
+        env: The environment, for the message.
+    """
+    came = f"get_actor_rewards() of {name_of(env)} returned"
+    if is_attributed is not None and is_attributed != (actor_rewards is not None):
+        kind = "None" if actor_rewards is None else "an array"
+        remedy = "attribute rewards in every environment step or in none"
+        raise EnvContractError(f"{came} {kind} after the opposite before; {remedy}")
+    shape = np.shape(actor_rewards)
+    if actor_rewards is not None and n_acts is not None and shape != (n_acts,):
+        remedy = "return one reward for each act of the environment step, in order"
+        raise EnvContractError(f"{came} shape {shape} for {n_acts} acts; {remedy}")
+
+
 def _is_number(value: Any, kinds: str) -> bool:
     """True if a value is a single Python or NumPy number of one of NumPy's dtype `kinds`."""
     is_one = isinstance(value, bool | int | float | np.generic | np.ndarray) and np.ndim(value) == 0

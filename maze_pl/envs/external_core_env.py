@@ -1,6 +1,6 @@
 """Stand-in for a simulation whose states come from outside, as in deployment."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maze_pl.core.actor_id import ActorID
@@ -19,6 +19,7 @@ class ExternalCoreEnv(CoreEnv):
     Args:
         simulation: The simulation.
         reports_events: Whether the simulation's events are fired, so that KPIs can be computed.
+        on_reset: Called by each `reset`; fires events that belong to the first step of the episode.
 
     Attributes:
         reset_options: Options of the last reset; they are not used.
@@ -27,7 +28,12 @@ class ExternalCoreEnv(CoreEnv):
         twin: A simulation in the current state, for search; None if there is none.
     """
 
-    def __init__(self, simulation: CoreEnv, reports_events: bool) -> None:
+    def __init__(
+        self,
+        simulation: CoreEnv,
+        reports_events: bool,
+        on_reset: Callable[[], object],
+    ) -> None:
         self.context = simulation.context
         self.pubsub = simulation.pubsub
         self.reset_options: dict[str, Any] | None = None
@@ -35,6 +41,7 @@ class ExternalCoreEnv(CoreEnv):
         self.twin: CoreEnv | None = None
         self._simulation = simulation
         self._reports_events = reports_events
+        self._on_reset = on_reset
         self._counts = dict(simulation.agent_counts_dict)
         self.is_flat = list(self._counts.values()) == [1]
         self._maze_state: Any = None
@@ -109,6 +116,7 @@ class ExternalCoreEnv(CoreEnv):
 
     def reset(self) -> Any:
         """Return the first state of the episode."""
+        self._on_reset()
         return self._maze_state
 
     def seed(self, seed: int) -> None:

@@ -3,11 +3,11 @@
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.utils import EzPickle
 
 from maze_pl.envs.contract import check_observation, check_reset, explain_step, name_of
 from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.reseeding import reseed_layers
 
 
 class GymCoreEnv(CoreEnv):
@@ -69,8 +69,11 @@ class GymCoreEnv(CoreEnv):
         self._seed = seed
 
     def reseed(self, seed: int) -> None:
-        """Give the running episode of the gymnasium environment a new generator of random numbers."""
-        self.env.unwrapped.np_random = np.random.default_rng(seed)
+        """Make the rest of the running episode depend on a seed; see `reseed_layers`."""
+        layers: list[Any] = [self.env]
+        while isinstance(layers[-1], gymnasium.Wrapper):
+            layers.append(layers[-1].env)
+        reseed_layers(layers, seed)
 
     def close(self) -> None:
         """Close the gymnasium environment."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs.core_env import CoreEnv, take_over
+from maze_pl.envs.reseeding import reseed_layers
 from maze_pl.envs.structured_env import Array
 from maze_pl.events import (
     define_episode_stats,
@@ -170,10 +171,8 @@ class PettingZooCoreEnv(CoreEnv):
         self._seed = seed
 
     def reseed(self, seed: int) -> None:
-        """Give the environment a new generator of random numbers, if it has one."""
-        env = self.env.unwrapped
-        if hasattr(env, "np_random"):
-            env.np_random = np.random.default_rng(seed)
+        """Make the rest of the running episode depend on a seed; see `reseed_layers`."""
+        reseed_layers(_layers(self.env), seed)
 
     def close(self) -> None:
         """Close the environment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -40,6 +40,10 @@ class StateRecord:
         events: Events of the step; in the first step also events of the reset.
         serializable_components: State, before the action, of the components that are recorded with
             the simulation's state.
+        actor_rewards: Rewards that are attributed to the acts of the decision, in order; None if
+            they are not attributed, or if the environment step was not finished.
+        actor_done: Whether the actor was done with this decision; False in files of earlier
+            versions.
     """
 
     env_time: int
@@ -52,6 +56,11 @@ class StateRecord:
     info: dict[str, Any]
     events: list[EventRecord]
     serializable_components: dict[str, Any]
+    actor_rewards: list[float] | None = None
+    actor_done: bool = False
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        _restore(self, state[1])
 
 
 @dataclass(slots=True)
@@ -66,6 +75,10 @@ class StateTrajectoryRecord:
         steps: Decisions, in order.
         last_maze_state: State after the last step.
         frames: Pictures (PNG) of the states, if they were requested while the episode was played.
+        last_env_time: Environment steps completed at the end; None in files of earlier versions.
+        is_attributed: Whether rewards are attributed to single acts; None in files of earlier
+            versions, which do not hold them.
+        last_actor_id: The simulation's actor after the last step; None if it was not recorded.
     """
 
     kind: ClassVar[str] = "states"
@@ -73,12 +86,36 @@ class StateTrajectoryRecord:
     steps: list[StateRecord] = field(default_factory=list)
     last_maze_state: Any = None
     frames: list[bytes] = field(default_factory=list)
+    last_env_time: int | None = None
+    is_attributed: bool | None = None
+    last_actor_id: ActorID | None = None
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        _restore(self, state[1])
+
+    @property
+    def n_env_steps(self) -> int:
+        """Environment steps completed at the end.
+
+        In files of earlier versions, it follows from the last reward, whose step counts as
+        complete.
+        """
+        if self.last_env_time is not None or not self.steps:
+            return self.last_env_time or 0
+        last = self.steps[-1].env_time
+        for reward in select_events(self.steps[-1].events, BaseEnvEvents.reward):
+            last = max(last, reward.env_time - self._first_time())
+        return last + 1
+
+    def _first_time(self) -> int:
+        """Time at which the episode began, on the simulation's clock."""
+        rewards = select_events(self.steps[0].events if self.steps else [], BaseEnvEvents.reward)
+        return rewards[0].env_time if rewards else 0
 
     def event_log(self) -> EpisodeEventLog:
         """Return the events by environment step, even if a decision took several steps."""
         log = EpisodeEventLog()
-        rewards = select_events(self.steps[0].events if self.steps else [], BaseEnvEvents.reward)
-        first = rewards[0].env_time if rewards else 0  # on the simulation's clock
+        first = self._first_time()
         for place, step in enumerate(self.steps):
             log.advance(step.env_time if place else 0)
             for event in step.events:
@@ -125,6 +162,12 @@ class StateTrajectoryRecord:
             ValueError: The file is not trusted, is damaged, or holds something else.
         """
         return next(read_records(path, {"states": partial(_unpickled, trust)}))
+
+
+def _restore(record: StateRecord | StateTrajectoryRecord, state: dict[str, Any]) -> None:
+    """Set the attributes of an unpickled record, to their defaults if its version lacked them."""
+    for attribute in fields(record):
+        setattr(record, attribute.name, state.get(attribute.name, attribute.default))
 
 
 Trajectory = StateTrajectoryRecord | SpacesTrajectoryRecord

@@ -65,6 +65,8 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
 
     Attributes:
         accepts_plain_spaces: Whether the wrapped environment may have spaces that are not Dicts.
+        has_history: Whether observations also depend on earlier states of the episode.
+        takes_steps: Whether it takes steps by itself, whose states are not recorded around it.
     """
 
     if TYPE_CHECKING:  # gymnasium declares spaces of any kind
@@ -72,6 +74,8 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         action_space: spaces.Dict
 
     accepts_plain_spaces: ClassVar[bool] = False
+    has_history: ClassVar[bool] = False
+    takes_steps: ClassVar[bool] = False
     _observation_spaces: Mapping[StepKey, spaces.Dict] | None = None
     _action_spaces: Mapping[StepKey, spaces.Dict] | None = None
 
@@ -227,10 +231,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """Restore the result of `state_dict`."""
 
     def shared_state(self) -> dict[str, Any]:
-        """Return the statistics to share with other copies, or this copy's contribution to them.
-
-        Empty if there are no statistics.
-        """
+        """Return the statistics to share with other copies, or this copy's contribution; may be empty."""
         return {}
 
     @classmethod
@@ -359,10 +360,7 @@ class RewardWrapper(Wrapper):
 
     @abstractmethod
     def reward(self, reward: float) -> float:
-        """Return the changed reward.
-
-        Must be a pure function, since it is also applied to the rewards of single actors.
-        """
+        """Return the changed reward; must be pure, as it also changes the rewards of single actors."""
 
     def step(self, action: Action) -> StepResult:
         """Step and change the reward.

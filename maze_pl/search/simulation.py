@@ -36,6 +36,8 @@ class Simulation:
     def start(self, env: Any, observation: Mapping[str, Array], seed: int) -> None:
         """Start in the state of an environment; random events in its future are drawn again.
 
+        Nothing that happens here reaches event logs or the files of recorders.
+
         Args:
             env: The environment.
             observation: Its present observation.
@@ -48,6 +50,7 @@ class Simulation:
             self.env.clone_from(env)
         except TypeError as error:
             raise SearchError(f"search tries actions in copies of the environment, but {error}") from error
+        self.env.context.is_logged = False  # recorders and event logs keep only what was played
         self.env.reseed(seed)
         self.observation = observation
         self.is_over = self.is_terminated = False

@@ -76,6 +76,13 @@ class DeferredFiles:
             self._changed.notify_all()
             self._changed.wait_for(lambda: len(self._pending) < _MOST_PENDING)
 
+    def has(self, path: Path) -> bool:
+        """True if a file exists, or was written here and does not have its name yet."""
+        absolute = path.absolute()
+        with self._changed:
+            is_pending = any(target == absolute for _, target in self._pending)
+        return is_pending or path.exists()
+
     def flush(self) -> None:
         """Wait until all files that were written have their names.
 

@@ -140,7 +140,8 @@ def _acts_of_states(episode: Episode) -> _Acts:
         [step.reward for step in steps],
         keys,
     )
-    if steps:
+    if episode.states is not None and steps:
+        acts.n_env_steps = max(acts.n_env_steps, episode.states.n_env_steps)
         acts.set_end(steps[-1].terminated, steps[-1].truncated)
     return acts
 
@@ -148,8 +149,9 @@ def _acts_of_states(episode: Episode) -> _Acts:
 def _running_kpis(episode: Episode, n_env_steps: int) -> dict[str, Array]:
     """Compute the KPIs after each environment step; nothing where they are not known or do not agree.
 
-    A calculator may need events that are not recorded, or refuse an episode that has not ended;
-    then the numbers after the last step differ from those of the episode.
+    They are NaN after steps whose state was not recorded, such as skipped ones. A calculator may
+    need events that are not recorded, or refuse an episode that has not ended; then the numbers
+    after the last step differ from those of the episode.
     """
     calculator = episode.kpi_calculator
     if calculator is None or episode.states is None or not episode.kpis:
@@ -158,19 +160,22 @@ def _running_kpis(episode: Episode, n_env_steps: int) -> dict[str, Array]:
     log = states.event_log()
     after: dict[int, Any] = {}  # number of steps -> state of the simulation after them
     for step in states.steps:
-        after[step.env_time] = step.maze_state
+        after.setdefault(step.env_time, step.maze_state)  # not that of a later sub-step
+    after[len(log.step_event_logs)] = states.last_maze_state
     rows: list[dict[str, float]] = []
     try:
         if isinstance(calculator, RunningKpiCalculator):
             totals = calculator.new_totals()
             for place, step_log in enumerate(log.step_event_logs):
                 calculator.add_step(totals, step_log)
-                rows.append(calculator.kpis_of(totals, after.get(place + 1, states.last_maze_state)))
+                is_known = place + 1 in after
+                rows.append(calculator.kpis_of(totals, after[place + 1]) if is_known else {})
         elif n_env_steps <= _MOST_KPI_STEPS:
             part = EpisodeEventLog()
             for place, step_log in enumerate(log.step_event_logs):
                 part.step_event_logs.append(step_log)
-                rows.append(calculator.calculate_kpis(part, after.get(place + 1, states.last_maze_state)))
+                is_known = place + 1 in after
+                rows.append(calculator.calculate_kpis(part, after[place + 1]) if is_known else {})
     except Exception:  # user code, which is not made for episodes that have not ended
         return {}
     if len(rows) != n_env_steps or not rows or not _agree(rows[-1], episode.kpis):

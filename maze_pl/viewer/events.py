@@ -97,18 +97,30 @@ def rows_of_states(record: StateTrajectoryRecord) -> list[EventRows]:
 
 
 def rows_of_folder(folder: Path) -> dict[str, list[EventRows]]:
-    """Read a folder of raw event logs.
+    """Read a folder of raw event logs in which no episode is repeated, such as that of a rollout.
 
     Args:
         folder: Folder of files `<Topic>.<event>.csv`.
 
     Returns:
-        Episode id -> its events.
+        Episode id -> its events, of the last episode with this id.
 
     Raises:
         ConfigurationError: A file is not an event log.
     """
-    episodes: dict[str, list[EventRows]] = {}
+    episodes = _episodes_of_folder(folder)
+    return {episode_id: episodes[episode_id, started] for episode_id, started in sorted(episodes)}
+
+
+def _episodes_of_folder(folder: Path) -> dict[tuple[str, float], list[EventRows]]:
+    """Read a folder of raw event logs: id and start of each episode -> its events.
+
+    Evaluations repeat episodes with the same ids, which differ in their starts.
+
+    Raises:
+        ConfigurationError: A file is not an event log.
+    """
+    episodes: dict[tuple[str, float], list[EventRows]] = {}
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             try:
@@ -120,37 +132,64 @@ def rows_of_folder(folder: Path) -> dict[str, list[EventRows]]:
         columns = dict.fromkeys(lines[0], "")
         if list(columns)[:_N_IDENTITY] != ["episode_id", "episode_started", "env_time"]:
             raise ConfigurationError(f"{path} is not an event log: its columns are {list(columns)}")
-        by_episode: dict[str, list[tuple[Any, ...]]] = {}
         for line in lines[1:]:
-            if len(line) != len(columns) or not line[2].lstrip("-").isdigit():
+            is_whole = len(line) == len(columns) and _is_number(line[1])
+            if not is_whole or not line[2].lstrip("-").isdigit():
                 raise ConfigurationError(f"the event log {path} is damaged: it has the row {line}")
-            values = [_read(cell) for cell in line[_N_IDENTITY:]]
-            by_episode.setdefault(line[0], []).append((line[0], _read(line[1]), int(line[2]), *values))
+        attributes = [_values(cells) for cells in list(zip(*lines[1:], strict=True))[_N_IDENTITY:]]
+        by_episode: dict[tuple[str, float], list[tuple[Any, ...]]] = {}
+        for place, line in enumerate(lines[1:]):
+            started = float(line[1] or 0)
+            row = (line[0], started, int(line[2]), *(column[place] for column in attributes))
+            by_episode.setdefault((line[0], started), []).append(row)
         for episode, rows in by_episode.items():
             episodes.setdefault(episode, []).append((path.stem, columns, rows))
     return episodes
 
 
-def _read(cell: str) -> Any:
-    """Return the number, tuple or other literal that a cell holds, otherwise its text."""
-    if not cell:
-        return None
+def _is_number(cell: str) -> bool:
+    """True if a cell is empty or holds a number."""
+    with contextlib.suppress(ValueError):
+        float(cell or 0)
+        return True
+    return False
+
+
+def _values(cells: Sequence[str]) -> list[Any]:
+    """Return the values of a column, None for empty cells.
+
+    They are numbers, tuples or other literals if all cells are written as Python writes these,
+    otherwise texts: `007` may be the name of something.
+    """
+    values = []
+    for cell in cells:
+        value = _literal(cell) if cell else None
+        if cell and (value is None or str(value) != cell):
+            return [cell or None for cell in cells]
+        values.append(value)
+    return values
+
+
+def _literal(cell: str) -> Any:
+    """Return the number, truth value, tuple, list or dict in a cell; None for other texts."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(cell)
     if cell[0] not in "([{TF":
-        return cell
+        return None
     try:
         return ast.literal_eval(cell)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return cell
+        return None
 
 
 def events_table(source: Any) -> pandas.DataFrame:
     """Return the raw events of episodes as a table: one row for each event.
 
     Its columns are `episode_id`, `env_step`, `topic`, `event`, and the attributes of all events;
-    attributes that an event does not have are missing values.
+    attributes that an event does not have are missing values. Tables of folders also have the
+    column `episode_started` (Unix time), as evaluations repeat episodes with the same ids. There,
+    an attribute is a number only if all of its values look like numbers.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -175,19 +214,23 @@ def events_table(source: Any) -> pandas.DataFrame:
         rows = _rows_of_document(source)
     else:
         rows = []
-        for episode_id, kinds in _kinds_of(source):
+        for identity, kinds in _kinds_of(source):
             events = EpisodeEvents(kinds, _ANY_LENGTH)
             for step, name, attributes in zip(events.env_step, events.name, events.attributes, strict=True):
-                rows.append(_row(episode_id, step, events.names[name], attributes))
+                rows.append(_row(identity, step, events.names[name], attributes))
     if not rows:
         remedy = "play with record=['events'], or name the folder of a rollout with event logs"
         raise ConfigurationError(f"there are no events in {type(source).__name__} {str(source)[:80]!r}: {remedy}")
     return pandas.DataFrame(rows)
 
 
-def _row(episode_id: str, step: int, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _row(identity: Mapping[str, Any], step: int, name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the table; an attribute called like an earlier column gets the name `<name>_`."""
     topic, _, event = name.rpartition(".")
-    return {"episode_id": episode_id, "env_step": step, "topic": topic, "event": event, **attributes}
+    row = {**identity, "env_step": step, "topic": topic, "event": event}
+    for attribute, value in attributes.items():
+        row[f"{attribute}_" if attribute in row else attribute] = value
+    return row
 
 
 def _rows_of_document(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -198,21 +241,27 @@ def _rows_of_document(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         steps = decoded(events["env_step"]).tolist()
         names = decoded(events["name"]).tolist()
         for step, name, attributes in zip(steps, names, events["attributes"], strict=True):
-            rows.append(_row(episode["episode_id"], step, events["names"][name], attributes))
+            identity = {"episode_id": episode["episode_id"]}
+            rows.append(_row(identity, step, events["names"][name], attributes))
     return rows
 
 
-def _kinds_of(source: Any) -> list[tuple[str, list[EventRows]]]:
-    """Return episodes as pairs of their ids and their events by kind."""
+def _kinds_of(source: Any) -> list[tuple[dict[str, Any], list[EventRows]]]:
+    """Return episodes as pairs of the columns that identify them and their events by kind."""
     if isinstance(source, str | Path):
         folder = Path(source)
         if not folder.is_dir():
             raise ConfigurationError(f"{folder} is not a folder of a rollout or of event logs")
         logs = folder / "event_logs"
-        return list(rows_of_folder(logs if logs.is_dir() else folder).items())
+        of_folder = _episodes_of_folder(logs if logs.is_dir() else folder)
+        return [
+            ({"episode_id": episode_id, "episode_started": started}, kinds)
+            for (episode_id, started), kinds in of_folder.items()
+        ]
     episodes = source if isinstance(source, Sequence) else [source]
     found = []
     for episode in episodes:
         is_record = isinstance(episode, StateTrajectoryRecord)
-        found.append((episode.episode_id, rows_of_states(episode) if is_record else list(episode.events)))
+        rows = rows_of_states(episode) if is_record else list(episode.events)
+        found.append(({"episode_id": episode.episode_id}, rows))
     return found

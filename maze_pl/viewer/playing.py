@@ -9,6 +9,7 @@ from maze_pl.core.checks import check_count
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.drawing import check_renderer_arguments
@@ -145,6 +146,7 @@ class _Stage:
         data = load_data(path, trust=options.trust)
         self._arrangement = {
             **data.rollout_options,
+            "wrappers": without_recorders(data.rollout_options["wrappers"]),
             "wrapper_statistics": data.wrapper_statistics(),
             "max_agents": {key: step.n_slots for key, step in data.spec.steps.items() if step.n_agents < 0},
         }

@@ -266,4 +266,6 @@ def _describe(episode: Episode, number: int, origin: _Origin) -> None:
     episode.seed = int(seed) if seed.isdigit() else None
     total = known.pop("return", "")
     episode.total_reward = float(total) if total else None
+    if None in known:  # cells without a name: the others may be in wrong columns, too
+        known.clear()
     episode.kpis = {name: float(value) for name, value in known.items() if value}

@@ -109,6 +109,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("image", [["a", 0, 0], [0, 0, 0]], r"'image' cannot be read as uint8 of shape \(2, 3\): invalid literal"),
     ("image", [[0, 0], [0, 0, 0]], "'image' cannot be read as uint8"),
     ("image", None, "'image' cannot be read as uint8"),
+    ("image", np.full((2, 3), 300), r"'image' cannot be read as uint8 of shape \(2, 3\): it holds 300"),
+    ("image", np.full((5, 2, 3), -1, np.int8), "'image' cannot be read as uint8 .* it holds -1"),
+    ("image", [[0, 0, 0.5], [0, 0, 0]], "'image' cannot be read as uint8 .* it holds 0.5"),
+    ("kind", 2**70, "'kind' cannot be read as int64"),
+    ("kind", np.nan, "'kind' cannot be read as int64 .* it holds nan"),
     ("kind", np.zeros((1, 1), int), r"'kind' has shape \(1, 1\), expected \(\), or \(B,\) for a batch"),
     ("kind", np.zeros(2, int), r"different sizes: {'image': 'no batch', 'kind': 'a batch of 2', 'mask': 'no batch'}"),
 ]

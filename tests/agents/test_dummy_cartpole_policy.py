@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
+
 import gymnasium
 import numpy as np
+import pytest
 
 from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.core.policy import Policy, PolicyBatch
@@ -28,3 +31,17 @@ def test_pushes_to_where_the_pole_falls():
 
 def test_balances_much_longer_than_chance():
     assert min(episode_length(DummyCartPolePolicy(), seed) for seed in range(3)) > 100
+
+
+def test_an_observation_of_another_shape_or_name_is_refused():
+    for observation, shapes in (
+        ({"observation": np.zeros((2, 3, 4), np.float32)}, "{'observation': [3, 4]}"),
+        ({"observation": np.zeros((2, 12), np.float32)}, "{'observation': [12]}"),
+        ({"cart": np.zeros((2, 4), np.float32)}, "{'cart': [4]}"),
+    ):
+        expected = (
+            "DummyCartPolePolicy reads 4 numbers from the observation 'observation', but the observations have the"
+            f" shapes {shapes}; leave out wrappers that rename, stack or reshape it"
+        )
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            DummyCartPolePolicy().act(PolicyBatch(0, observation, np.zeros(2, np.int64)))

@@ -54,3 +54,10 @@ def test_its_mean_return_over_100_episodes_is_above_200() -> None:
         one.summary.reward for one in rollout(partial(GymMazeEnv, "LunarLander-v3"), "heuristic", 100, record=())
     ]
     assert np.mean(returns) > 260
+
+
+def test_stacked_observations_are_refused() -> None:
+    stacked = {"observation": np.zeros((2, 3, 8), np.float32)}
+    message = r"LunarLanderHeuristicPolicy reads 8 numbers from the observation 'observation', .*\[3, 8\].* stack"
+    with pytest.raises(ValueError, match=message):
+        LunarLanderHeuristicPolicy(DISCRETE).act(PolicyBatch(0, stacked, np.zeros(2, np.int64)))

@@ -38,6 +38,18 @@ def test_samples_lie_in_their_spaces_and_reach_every_value() -> None:
     assert -0.7 < action["box"][:, 0].mean() < -0.3
 
 
+def test_multi_discrete_actions_begin_at_the_start_of_their_space() -> None:
+    start = np.array([[3, -2], [0, 7]])
+    space = spaces.MultiDiscrete([[2, 3], [1, 2]], start=start)
+    actions = spaces.Dict({"several": space})
+    observation = {"mask": np.tile(np.array([1, 1, 0, 1, 1, 1, 0, 1], np.int8), (200, 1))}
+    free = RandomPolicy({0: actions}).act(batch(200)).action["several"]
+    masked = RandomPolicy({0: actions}, {0: {"several": "mask"}}).act(batch(200, **observation)).action["several"]
+    assert free.dtype == masked.dtype == space.dtype and all(space.contains(one) for one in (*free, *masked))
+    for values, expected in ((free, [{3, 4}, {-2, -1, 0}, {0}, {7, 8}]), (masked, [{3, 4}, {-1, 0}, {0}, {8}])):
+        assert [set(column.tolist()) for column in values.reshape(200, 4).T] == expected
+
+
 def test_masks_are_kept() -> None:
     masks = {0: {"one": "m1", "several": "m2", "bits": "m3"}}
     observation = {

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import doctest
 import tracemalloc
+from collections import deque
 from pathlib import Path
 from typing import Any, cast
 
@@ -511,3 +512,47 @@ def test_data_sets_that_minari_does_not_have_are_named(tmp_path: Path, monkeypat
 def test_examples() -> None:
     assert doctest.testmod(in_memory_dataset).failed == 0
     assert doctest.testmod(replay_recorded_actions_policy).failed == 0
+
+
+# -------------------------------------------------------------------------------------------------- parts of episodes
+
+
+def cut(record: SpacesTrajectoryRecord, acts: list[Act], n_acts: int, number: int) -> SpacesTrajectoryRecord:
+    """The first acts of an episode, as they are recorded when a run is interrupted."""
+    part = episode(acts[:n_acts], record.spec, number=number, terminated=False)
+    part.episode_id = record.episode_id
+    return part
+
+
+@pytest.mark.parametrize("max_memory", [0, 100])
+def test_parts_of_episodes_that_resumed_runs_continued_are_left_out(max_memory: int) -> None:
+    spec = make_spec(1, 2)
+    acts = [Act(key, agent, time) for time in range(5) for key, agent in (("a", 0), ("b", 0), ("b", 1))]
+    wholes = [episode(acts, spec, number=number) for number in range(300)]
+    records = list(wholes)
+    records.insert(2, cut(wholes[2], acts, 7, 2))
+    records.append(cut(wholes[9], acts, 1, 9))
+    different = cut(wholes[4], acts, 4, 4)
+    different.action["b"]["choice"][1] += 1  # another policy
+    records.insert(200, different)
+    found = InMemoryDataset(records, max_memory=max_memory).load()
+    expected = InMemoryDataset([*wholes[:199], different, *wholes[199:]]).load()
+    assert found.n_episodes == expected.n_episodes == 301
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    for key in "ab":
+        one, other = (everything(dataset).acts[key] for dataset in (found, expected))
+        assert torch.equal(one.observation["seen"], other.observation["seen"])
+        assert torch.equal(one.action["choice"], other.action["choice"])
+        assert torch.equal(one.agent_id, other.agent_id)
+
+
+def test_any_sequence_of_records_is_read_and_other_objects_are_refused() -> None:
+    records = [flat(3, number) for number in range(2)]
+    for several in (tuple(records), deque(records), iter(records)):
+        assert len(InMemoryDataset(several).load()) == 6  # type: ignore[arg-type]
+    played = rollout(lambda: GymMazeEnv("CartPole-v1"), "random", 2)
+    for wrong in (played, played[0], [1]):
+        with pytest.raises(
+            TypeError, match=r"is not a recorded episode; pass files or records, such as \[episode\.spaces"
+        ):
+            InMemoryDataset(wrong).load()  # type: ignore[arg-type]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.datasets import ReplayRecordedActionsPolicy
+from maze_pl.envs import TrajectoryFiles
 from maze_pl.runs.rollout import rollout
 from tests.structured import hierarchy
 
@@ -32,3 +35,18 @@ def test_the_act_of_another_actor_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=r"instead of act 0 of episode 0 .* was recorded"):
         ReplayRecordedActionsPolicy(records).act(batch)
+
+
+def test_files_are_named_by_paths_of_any_kind_and_other_things_are_refused(tmp_path: Path) -> None:
+    played = rollout(hierarchy.make_env, "random", 2)
+    writer = TrajectoryFiles(str(tmp_path), name="all")
+    for one in played:
+        assert one.spaces is not None
+        writer.write(one.spaces)
+    for path in (tmp_path / "all.spaces", str(tmp_path / "all.spaces")):
+        assert len(ReplayRecordedActionsPolicy(path).records) == 2
+    assert len(ReplayRecordedActionsPolicy(played[0].spaces).records) == 1
+    with pytest.raises(ValueError, match="is a folder, in which episodes have no order; name the file"):
+        ReplayRecordedActionsPolicy(tmp_path)
+    with pytest.raises(TypeError, match="a Trajectory is not a recorded episode"):
+        ReplayRecordedActionsPolicy(played)

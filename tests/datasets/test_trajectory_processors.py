@@ -48,6 +48,14 @@ def test_dead_ends_are_clipped_by_environment_steps() -> None:
     assert [len(columns[key]["agent_id"]) for key in columns] == [2, 2]
 
 
+def test_an_unfinished_step_at_the_end_is_clipped_as_a_step() -> None:
+    record = flat(4)
+    record.env_time = np.array([0, 1, 2, 2])
+    record.last_env_time = 2  # the episode was terminated within the third step
+    kept = {k: len(DeadEndClippingTrajectoryProcessor(k).process(record)["a"]["agent_id"]) for k in range(5)}
+    assert kept == {0: 4, 1: 2, 2: 1, 3: 0, 4: 0}
+
+
 def test_arguments_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="clip_k=-1 must be at least 0"):
         DeadEndClippingTrajectoryProcessor(-1)
@@ -96,6 +104,16 @@ def test_rewards_that_are_attributed_are_the_acts_own() -> None:
         episode(TWO_SUB_STEPS, make_spec(1, 1), attributed=True)
     )
     assert columns["a"]["reward"].tolist() == columns["b"]["reward"].tolist() == [10, 20, 30]
+
+
+def test_acts_without_a_known_reward_are_no_transitions() -> None:
+    record = flat(4, terminated=False)
+    record.actor_reward = np.array([1.0, 2.0, np.nan, np.nan])
+    record.actor_done = np.array([False, False, False, True])
+    record.last_actor = ActorID("a", 0)
+    columns = IdentityWithNextObservationTrajectoryProcessor().process(record)["a"]
+    assert columns["reward"].tolist() == [1.0, 2.0]
+    assert columns["terminated"].tolist() == [False, False]
 
 
 def outcome(record: SpacesTrajectoryRecord, acts: list[Act], place: int, gamma: float) -> tuple[Any, ...] | None:

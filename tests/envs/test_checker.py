@@ -33,7 +33,7 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     TimeLimitWrapper,
 )
-from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env, make_timeless
+from tests.envs.structured_example import N_STEPS, HeapCoreEnv, TwoHalvesWrapper, make_heap_env, make_timeless
 
 
 class WalkEvents:
@@ -407,6 +407,61 @@ def test_a_fault_is_found_and_named_and_nothing_else_is_wrong(
     errors = [line for line in report.lines if line.verdict == "error"]
     assert errors == (found if verdict == "error" else []), str(report)
     assert report.ok == (verdict != "error")
+
+
+class Beyond(HeapCoreEnv):
+    """Counts its workers from 1."""
+
+    def actor_id(self) -> ActorID:
+        actor = super().actor_id()
+        return actor if actor.step_key == "plan" else ActorID("work", actor.agent_id + 1)
+
+
+class BelowZero(HeapCoreEnv):
+    """Counts its workers from -1, and does not say how many there are."""
+
+    def actor_id(self) -> ActorID:
+        actor = super().actor_id()
+        return actor if actor.step_key == "plan" else ActorID("work", actor.agent_id - 1)
+
+    @property
+    def agent_counts_dict(self) -> dict[int | str, int]:
+        return {"plan": 1, "work": -1}
+
+
+class ActsAgain(HeapCoreEnv):
+    """Says that worker 0 is done after its first act."""
+
+    def is_actor_done(self) -> bool:
+        return self.context.env_time == 0 and self.actor == ("work", 1)
+
+
+class ShortInTheLastStep(HeapCoreEnv):
+    """Attributes too few rewards where the episode ends."""
+
+    def get_actor_rewards(self) -> np.ndarray | None:
+        rewards = super().get_actor_rewards()
+        return rewards[1:] if rewards is not None and self.context.env_time == N_STEPS else rewards
+
+
+@pytest.mark.parametrize(
+    ("core", "explanation"),
+    [
+        (Beyond, r"^actor_id\(\) names agent 3 of sub-step 'work'; there are 3, numbered from 0$"),
+        (BelowZero, r"^actor_id\(\) names agent -1 of sub-step 'work'; agents are numbered from 0$"),
+        (ActsAgain, r"^actor_id\(\) names agent 0 of sub-step 'work', which is done; is_actor_done\(\) tells of"),
+        (ShortInTheLastStep, r"returned shape \(2,\) for 3 acts; return one reward for each act"),
+    ],
+)
+def test_faults_of_several_actors_are_found(core: type[HeapCoreEnv], explanation: str) -> None:
+    def make() -> Any:
+        env: Any = make_heap_env()
+        env.core_env.__class__ = core
+        return env
+
+    report = check_env(make, n_steps=100)
+    (line,) = (line for line in report.lines if line.verdict == "error")
+    assert line.name == "steps" and re.search(explanation, line.explanation), str(report)
 
 
 def test_an_environment_whose_time_never_advances_is_found() -> None:

@@ -92,6 +92,26 @@ def test_an_episode_that_its_environment_truncates_is_truncated() -> None:
     assert not any(act[5] or act[6] for act in acts[:-1])
 
 
+class OneIsCut(Runners):
+    """`early_1` is truncated after two steps, not terminated."""
+
+    def step(self, actions: dict[str, int]) -> Any:
+        seen, rewards, ends, _, infos = super().step(actions)
+        cuts = {agent: ends[agent] and agent == "early_1" for agent in ends}
+        return seen, rewards, {agent: ends[agent] and not cuts[agent] for agent in ends}, cuts, infos
+
+
+def test_an_agent_that_is_truncated_alone_has_no_last_turn_and_is_not_done() -> None:
+    acts = play(PettingZooMazeEnv(OneIsCut()), 1)
+    late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
+    assert [act[0] for act in acts] == [late, early, other] * 2 + [late, other] * 2
+    assert [act[2] for act in acts] == [False] * 9 + [True]
+    chosen = [act[1] for act in acts]
+    assert acts[5][4] == [chosen[3], 10 + chosen[4], 20 + chosen[5]], "its latest act keeps its rewards"
+    assert acts[9][4] == [chosen[8], 20 + chosen[9]]
+    assert [act[5:] for act in acts] == [(False, False)] * 9 + [(True, False)], "it does not truncate the episode"
+
+
 @pytest.mark.parametrize("name", CLASSIC)
 def test_each_agent_receives_what_pettingzoo_pays_it(name: str) -> None:
     env = make_pettingzoo_env(name)

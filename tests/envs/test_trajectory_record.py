@@ -170,3 +170,64 @@ def test_commands_tell_what_is_wrong_with_a_file_in_one_message(made_up: str, tm
     assert message is not None
     assert message.startswith(f"{path}: ")
     assert "\n" not in message
+
+
+def choose(kind: type, folder: Path, *episodes: tuple[int, str]) -> None:
+    """Play episodes of CartPole, each with a seed and these actions; another process would do the same."""
+    env = kind.wrap(GymMazeEnv("CartPole-v1"), writer=TrajectoryFiles(str(folder)))
+    for seed, actions in episodes:
+        env.reset(seed=seed)
+        for action in actions:
+            env.step({"action": int(action)})
+    env.close()
+
+
+def lengths(folder: Path) -> dict[str, list[int]]:
+    """Number of the file of each episode id -> lengths of the episodes in it, for the only id."""
+    found = {}
+    for path in folder.iterdir():
+        number = path.stem[36:]
+        read = list(read_trajectories(path, trust=True))
+        found[number] = [len(one) if one.kind == "spaces" else len(one.steps) for one in read]
+    return found
+
+
+@pytest.mark.parametrize("kind", [SpacesRecordingWrapper, TrajectoryRecordingWrapper])
+def test_other_episodes_with_the_same_id_have_other_files(kind: type, tmp_path: Path) -> None:
+    choose(kind, tmp_path, (1, "01"), (1, "10"), (1, "01"))
+    assert lengths(tmp_path) == {"": [2], "-2": [2], "-3": [2]}
+    choose(kind, tmp_path, (1, "00"))
+    assert lengths(tmp_path) == {"": [2], "-2": [2], "-3": [2], "-4": [2]}
+
+
+@pytest.mark.parametrize("kind", [SpacesRecordingWrapper, TrajectoryRecordingWrapper])
+def test_an_episode_that_another_run_continues_or_repeats_replaces_its_file(kind: type, tmp_path: Path) -> None:
+    choose(kind, tmp_path, (1, "00"), (1, "01"))
+    choose(kind, tmp_path, (1, "0110"))  # continues the second one
+    assert lengths(tmp_path) == {"": [2], "-2": [4]}
+    choose(kind, tmp_path, (1, "00"))
+    assert lengths(tmp_path) == {"": [2], "-2": [4]}
+    choose(kind, tmp_path, (1, "011"))  # is not as long
+    assert lengths(tmp_path) == {"": [2], "-2": [4], "-3": [3]}
+
+
+def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
+    choose(SpacesRecordingWrapper, tmp_path, (1, "01"))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-20])
+    choose(SpacesRecordingWrapper, tmp_path, (1, "00"))
+    assert lengths(tmp_path) == {"": [2]}
+
+
+def test_states_are_compared_without_loading_pickles(tmp_path: Path) -> None:
+    path, bomb = tmp_path / "all.states", tmp_path / "exploded"
+    write_record(path, "states", pickle.dumps(Bomb(bomb)))
+    (episode,) = record(TrajectoryRecordingWrapper, seeds=(1,))
+    path.rename(tmp_path / f"{episode.episode_id}.states")
+    writer = TrajectoryFiles(str(tmp_path))
+    writer.write(episode)
+    episode.steps[0].maze_action = lambda: None  # which has no digest
+    writer.write(episode)
+    writer.close()
+    assert {path.stem[36:] for path in tmp_path.iterdir()} == {"", "-2", "-3"}
+    assert not bomb.exists()

@@ -12,15 +12,18 @@ import pytest
 from PIL import Image
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.cutting_2d import masked_struct_env_factory
+from maze_pl.envs.wrappers import StepSkipWrapper
 from maze_pl.modules import PPO
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.arrays import decoded
 from maze_pl.viewer.document import episode_document
 from maze_pl.viewer.playing import episode_of
 from tests.envs.line import make_line_env
+from tests.envs.relay import make_relay_env
 
 N_STEPS = 12
 
@@ -151,3 +154,33 @@ def test_state_that_cannot_be_drawn_is_named(trajectory: Trajectory) -> None:
 
     with pytest.raises(ConfigurationError, match=r"Broken cannot draw state 0 of episode .*: KeyError: 'paint'"):
         episode_document([episode_of(trajectory, "", "", parts={"renderer": Broken()})])
+
+
+class Ones:
+    """Takes 1 in each act."""
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        return PolicyStep({"amount": np.ones(len(batch.agent_id), np.int64)})
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_kpis_so_far_are_those_of_the_states_between_steps(n_steps: int) -> None:
+    env = make_relay_env(n_steps=6)
+    record = ["spaces", "states", "events"]
+    wrappers = [lambda env: StepSkipWrapper(env, n_steps)]
+    (played,) = rollout(lambda: make_relay_env(n_steps=6), Ones(), record=record, wrappers=wrappers)
+    parts = {"kpi_calculator": env.get_kpi_calculator()}
+    content = episode_document([episode_of(played, "", "", parts=parts)])["episodes"][0]
+    known = np.arange(1, 7) % n_steps == 0  # the states within a decision are not recorded
+    kpis = {name: decoded(values) for name, values in content["running_kpis"].items()}
+    np.testing.assert_array_equal(kpis["time"], np.where(known, np.arange(1, 7), np.nan))
+    np.testing.assert_array_equal(kpis["turn"], np.where(known, 0, np.nan))
+    np.testing.assert_array_equal(kpis["acts_per_step"], np.where(known, 3, np.nan))
+
+
+def test_episode_of_states_alone_has_all_of_its_environment_steps() -> None:
+    wrappers = [lambda env: StepSkipWrapper(env, 3)]
+    (played,) = rollout(lambda: make_relay_env(n_steps=6), Ones(), record=["states"], wrappers=wrappers)
+    content = episode_document([episode_of(played, "", "")])["episodes"][0]
+    assert (content["n_env_steps"], content["end"]) == (6, "terminated")
+    np.testing.assert_allclose(decoded(content["env_steps"]["reward"]), [3.3] * 6, rtol=1e-6)

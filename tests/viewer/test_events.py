@@ -71,3 +71,46 @@ def test_damaged_log_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "Topic.event.csv").write_text(content)
     with pytest.raises(ConfigurationError, match=r"Topic\.event\.csv"):
         rows_of_folder(tmp_path)
+
+
+def write_log(folder: Path, name: str, attributes: list[str], rows: list[tuple[Any, ...]]) -> None:
+    columns = dict.fromkeys(["episode_id", "episode_started", "env_time", *attributes], "")
+    EventLogFiles(str(folder)).append(name, columns, rows)
+
+
+def test_repetitions_of_an_episode_are_told_apart_by_their_starts(tmp_path: Path) -> None:
+    rewards = [("e", started, time, started + time) for started in (3.5, 7.25) for time in range(3)]
+    write_log(tmp_path, "BaseEnvEvents.reward", ["value"], [*rewards, ("f", 3.5, 0, 9.0)])
+    write_log(tmp_path, "A.b", ["episode_started_", "topic"], [("e", 7.25, 1, 2, "name")])
+    table = maze_pl.events_table(tmp_path)
+    totals = table[table["event"] == "reward"].groupby(["episode_id", "episode_started"])["value"].sum()
+    assert totals.to_dict() == {("e", 3.5): 3 * 3.5 + 3, ("e", 7.25): 3 * 7.25 + 3, ("f", 3.5): 9.0}
+    (other,) = table[table["event"] == "b"].to_dict("records")
+    assert [other[name] for name in ("episode_started", "topic", "episode_started_", "topic_")] == [
+        7.25,
+        "A",
+        2,
+        "name",
+    ]
+    assert [len(rows) for _, _, rows in rows_of_folder(tmp_path)["e"]] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ([7, 10], [7, 10]),
+        ([1.5, 2, None], [1.5, 2, None]),
+        (["007", "10"], ["007", "10"]),
+        (["1e3", "2.0"], ["1e3", "2.0"]),
+        (["12", "x"], ["12", "x"]),
+        ([True, False], [True, False]),
+        (["True", "not"], ["True", "not"]),
+        (["(4, 3)", "[1]"], [(4, 3), [1]]),
+        (["(4,3)", "(a)"], ["(4,3)", "(a)"]),
+        (["1_0", "2"], ["1_0", "2"]),
+    ],
+)
+def test_texts_of_a_log_are_not_made_numbers(written: list[Any], read: list[Any], tmp_path: Path) -> None:
+    write_log(tmp_path, "A.b", ["x"], [("e", 0.0, time, value) for time, value in enumerate(written)])
+    ((_, _, rows),) = rows_of_folder(tmp_path)["e"]
+    assert [(row[3], type(row[3])) for row in rows] == [(value, type(value)) for value in read]

@@ -116,9 +116,14 @@ class ArrayStatistics:
             self._reward[which] += reward[which]
             self.n_steps[which] += 1
             return
-        self._step_reward[which] += reward[which]
         envs = np.arange(self._n_envs)[which]
-        completing = envs[advanced[envs] > 0]
+        steps = advanced[envs]
+        # The event of this reward belongs to the last of several steps, those of earlier acts to the first one.
+        jumping = envs[steps > 1]
+        self._reward[jumping] += self._step_reward[jumping]
+        self._step_reward[jumping] = 0.0
+        self._step_reward[which] += reward[which]
+        completing = envs[steps > 0]
         self._reward[completing] += self._step_reward[completing]
         self._step_reward[completing] = 0.0
         self.n_steps[completing] += advanced[completing]

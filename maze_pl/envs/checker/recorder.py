@@ -11,7 +11,13 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spaces import MaskError, allowed_entries
 from maze_pl.core.spec import Spec, StepSpec, fitting_masks
 from maze_pl.envs.checker.early_events import EarlyEvents
-from maze_pl.envs.contract import EnvContractError, check_observation, check_reset, check_step
+from maze_pl.envs.contract import (
+    EnvContractError,
+    check_actor_rewards,
+    check_observation,
+    check_reset,
+    check_step,
+)
 from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.system.time_limit import time_limit
@@ -77,6 +83,11 @@ class Recorder(Wrapper):
         spec = Spec.of(env, most_agents, fitting)
         spec.to_dict()  # raises an error if a checkpoint cannot hold it
         self.sub_steps = spec.steps
+        self._counts = dict(env.agent_counts_dict)
+        self._has_one_actor = spec.is_flat
+        self._done: set[ActorID] = set()  # in this episode
+        self._n_acts: int | None = None  # of the running step; None if it began elsewhere
+        self._is_attributed: bool | None = None  # None before the first step is complete
         self.before: Callable[[Action], None] | None = None
         self.acts: list[Act] = []
         self.fired: set[tuple[type, Any]] = set()
@@ -94,6 +105,8 @@ class Recorder(Wrapper):
         with time_limit("reset", self._step_timeout):
             result = self.env.reset(seed=seed, options=options)
         check_reset(result, self.env)
+        self._done = set()
+        self._n_acts = 0
         self._keep((result[0], 0.0, False, False), None, seed=seed)
         return result
 
@@ -101,7 +114,8 @@ class Recorder(Wrapper):
         """Perform an act."""
         if self.before is not None:
             self.before(action)
-        self.early_events.begin_act(self.env.actor_id().step_key)
+        actor = self.env.actor_id()
+        self.early_events.begin_act(actor.step_key)
         env_time = self.env.get_env_time()
         with time_limit("step", self._step_timeout):
             began = time.perf_counter()
@@ -109,11 +123,34 @@ class Recorder(Wrapper):
             seconds = time.perf_counter() - began
         check_step(result, self.env)
         self.early_events.end_act()
-        has_advanced = self.env.get_env_time() > env_time
-        actor_rewards = self.env.get_actor_rewards() if has_advanced else None
-        attributed = () if actor_rewards is None else tuple(map(float, actor_rewards))
+        if not self._has_one_actor and self.env.is_actor_done():
+            self._done.add(actor)
+        if self._n_acts is not None:
+            self._n_acts += 1
+        is_complete = bool(self.env.get_env_time() > env_time or result[2] or result[3])
+        attributed = self._attributed() if is_complete else ()
         self._keep(result, action, seconds=seconds, actor_rewards=attributed)
         return result
+
+    def _attributed(self) -> tuple[float, ...]:
+        """Return the rewards of the acts of the step that is complete; the next one begins."""
+        actor_rewards = self.env.get_actor_rewards()
+        check_actor_rewards(actor_rewards, self._n_acts, self._is_attributed, self.env)
+        self._is_attributed = actor_rewards is not None
+        self._n_acts = 0
+        return () if actor_rewards is None else tuple(map(float, actor_rewards))
+
+    def _check_actor(self, actor: ActorID) -> None:
+        """Refuse the next actor if there is no such agent, or if it is done."""
+        key, agent_id = actor
+        count = self._counts[key]
+        named = f"actor_id() names agent {agent_id} of sub-step {key!r}"
+        if agent_id < 0 or 0 <= count <= agent_id:
+            there_are = f"there are {count}," if count >= 0 else "agents are"
+            raise EnvContractError(f"{named}; {there_are} numbered from 0")
+        if actor in self._done:
+            remedy = "is_actor_done() tells of an actor that does not act again in the episode"
+            raise EnvContractError(f"{named}, which is done; {remedy}")
 
     def _keep(self, result: Any, action: Action | None, **further: Any) -> None:
         observation, reward, terminated, truncated, *_ = result
@@ -125,6 +162,7 @@ class Recorder(Wrapper):
         what = f"the observation of sub-step {actor.step_key!r} by {self.makers(actor.step_key)}"
         check_observation(observation, step.observation_space, what)
         if not (terminated or truncated):  # no policy acts on the last observation
+            self._check_actor(actor)
             self._check_masks(observation, step, what)
         act = Act(
             actor,

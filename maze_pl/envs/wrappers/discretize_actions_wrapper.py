@@ -14,6 +14,7 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
     """Turns Box action heads into Discrete ones (one entry) or MultiDiscrete ones (several).
 
     Bin i of an entry stands for the value low + i * (high - low) / (num_bins - 1): evenly spaced, both ends included.
+    In a Box of integers it is rounded to the nearest one, and up from the middle between two.
 
     Args:
         env: The environment to wrap.
@@ -25,7 +26,8 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
 
     Raises:
         ValueError: A head is not a Box, is unknown, or has different spaces in two sub-steps; or
-            the bounds are infinite, outside the space, or not in order.
+            the bounds are infinite, outside the space, or not in order; or two bins of integers have
+            the same value.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -42,7 +44,14 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
         """Discrete or MultiDiscrete space with one choice per entry of the Box."""
         if not isinstance(space, spaces.Box):
             raise ValueError(f"DiscretizeActionsWrapper: head {head!r} is {space}; only a Box can be discretised")
-        values = bin_values(space, **entry).astype(space.dtype)
+        values = bin_values(space, **entry)
+        if np.issubdtype(space.dtype, np.integer):
+            values = np.floor(values + 0.5)
+            if (np.diff(values) == 0).any():
+                came = f"several bins of {entry} for {head!r} have the same value"
+                remedy = "use at most as many bins as there are integers between the bounds"
+                raise ValueError(f"discretization_config: {came}; {remedy}")
+        values = values.astype(space.dtype)
         self.bins[head], (n_entries, num_bins) = (values, space.shape), values.shape
         return {head: spaces.Discrete(num_bins) if n_entries == 1 else spaces.MultiDiscrete([num_bins] * n_entries)}
 

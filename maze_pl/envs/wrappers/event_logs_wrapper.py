@@ -1,6 +1,7 @@
 """Raw event logs, a file for each event."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from maze_pl.core.episode import StatKey
 from maze_pl.envs.structured_env import Action, Array, StepParts, StepResult, StructuredEnv
@@ -32,7 +33,8 @@ class EventLogsWrapper(Wrapper):
 
     KPIs (`BaseEnvEvents.kpi`) are included where a `LogStatsWrapper` computes them, as in training.
     Episodes that wrappers use to estimate their statistics are left out, and so are acts that are
-    replayed on resuming. Attempts that `RandomResetWrapper` drops are separate episodes here.
+    replayed on resuming. An episode that a resumed run continues keeps its start. Attempts that
+    `RandomResetWrapper` drops are separate episodes here.
 
     Args:
         env: The environment to wrap.
@@ -54,17 +56,26 @@ class EventLogsWrapper(Wrapper):
 
     def _told(self, result: StepResult) -> StepResult:
         """Tell the writer if a step ended the episode."""
-        if result[2] or result[3]:
+        if (result[2] or result[3]) and self.context.is_logged:
             self.writer.has_news = False
             self.writer.end_episode()
         return result
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """Tell the writer that the episode has ended if it received events (such as KPIs) since."""
-        if self.writer.has_news:
+        if self.writer.has_news and self.context.is_logged:
             self.writer.has_news = False
             self.writer.end_episode()
         return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Time at which the running episode began, under which its further events are written."""
+        return {"episode_id": self.context.episode_id, "episode_started": self.context.episode_started}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`, if the same episode is running."""
+        if state["episode_id"] == self.context.episode_id:
+            self.context.episode_started = state["episode_started"]
 
     def close(self) -> None:
         """Close the environment and the writer."""

@@ -121,7 +121,11 @@ class LogStatsWrapper(Wrapper):
             raise
         records, now = self._pubsub.drain(self._reader), env.get_env_time()
         acts = [] if log is None else self._acts(step_key, taken)
-        if now - self._env_time > 1:
+        elapsed = now - self._env_time
+        is_several = elapsed > 1
+        if elapsed == 1 and records:  # the last of several steps may have events, but not be complete
+            is_several = records[-1].env_time - self.context.first_env_time >= now
+        if is_several:
             self._receive_by_step(records, acts, now)
         else:
             receive = self._statistics.receive

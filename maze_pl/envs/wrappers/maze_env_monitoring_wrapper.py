@@ -32,7 +32,8 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     "Processed" values are those that pass through this wrapper. If it is the last wrapper of a list,
     they are what the policy sees and does. "Original" values are those that the environment inside
-    all wrappers returned. Observations (`ObservationEvents`) and rewards of environment steps
+    all wrappers returned; where an inner wrapper splits its acts into sub-steps, they are logged in
+    each of them. Observations (`ObservationEvents`) and rewards of environment steps
     (`RewardEvents`; the steps of one decision together) are logged as histograms. Actions
     (`ActionEvents`) are logged as figures: bar charts of discrete and binary ones, violin plots of
     continuous ones.

@@ -90,6 +90,8 @@ class ObservationStackWrapper(ObservationWrapper):
         {'observation': (4,), 'observation-stacked': (3, 4)}
     """
 
+    has_history = True
+
     def __init__(self, env: StructuredEnv, stack_config: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(env)
         self.stacks = [StackConfig(**entry) for entry in stack_config]

@@ -38,6 +38,8 @@ class RandomResetWrapper(Wrapper):
         True
     """
 
+    takes_steps = True
+
     def __init__(self, env: StructuredEnv, min_skip_steps: int, max_skip_steps: int) -> None:
         super().__init__(env)
         if not 0 <= min_skip_steps <= max_skip_steps:

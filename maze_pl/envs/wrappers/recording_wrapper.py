@@ -25,6 +25,11 @@ class RecordingWrapper(Wrapper):
         self.writer, self.trajectories = writer, deque[Any](maxlen=n_episodes)
         self._is_wanted = False  # True once the episode has steps other than for statistics
 
+    def clone_from(self, env: Any) -> None:
+        """Copy the state of another stack, with its record, which is wanted after further steps."""
+        super().clone_from(env)
+        self._is_wanted = False
+
     def _keep(self, record: Any) -> None:
         """Keep a complete record, and pass it to the writer."""
         self.trajectories.append(record)

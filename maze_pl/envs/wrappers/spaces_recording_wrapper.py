@@ -1,6 +1,7 @@
 """Records of observations and actions that are safe to load from untrusted sources."""
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any, cast
 
 import numpy as np
@@ -9,6 +10,7 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spec import Spec
 from maze_pl.envs.attribution import attributes_rewards
+from maze_pl.envs.contract import check_actor_rewards
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -41,6 +43,8 @@ class SpacesRecordingWrapper(RecordingWrapper):
 
     Raises:
         ValueError: The writer draws episodes, or `max_agents` is missing.
+        EnvContractError: In `step`, if `get_actor_rewards` does not return one reward for each act
+            of the environment step, or does so in some environment steps only.
 
     Attributes:
         trajectories: The last episodes that ended, oldest first.
@@ -102,13 +106,23 @@ class SpacesRecordingWrapper(RecordingWrapper):
         self._env_time, self._observation = env.get_env_time(), _arrays(observation)
         self._is_wanted = self._context.is_logged  # not only played to estimate statistics
         if self._attributes and (self._env_time != before or terminated or truncated):
-            rewards = env.get_actor_rewards()
-            self._rewards += [] if rewards is None else list(rewards)
+            self._attribute(env.get_actor_rewards(), acts, before)
         if not is_flat and not terminated:
             self._actor = env.actor_id()
         if terminated or truncated:
             self._end(bool(terminated), bool(truncated))
         return result
+
+    def _attribute(self, rewards: Array | None, acts: list[Act], env_time: int) -> None:
+        """Record the rewards of the acts of a finished environment step, which began at a time.
+
+        Raises:
+            EnvContractError: There is not one reward for each act, or only some steps have rewards.
+        """
+        n_acts = sum(1 for _ in takewhile(lambda act: act[2] == env_time, reversed(acts)))
+        is_attributed = bool(self._rewards) if n_acts < len(acts) else None
+        check_actor_rewards(rewards, n_acts, is_attributed, self.env)
+        self._rewards += [] if rewards is None else list(rewards)
 
     def _end(self, terminated: bool, truncated: bool) -> None:
         """Complete the record, and pass it on if it is wanted."""

@@ -164,4 +164,6 @@ def _part(space: Any, indices: list[int]) -> spaces.Space[Any]:
     """Space of some entries of a vector."""
     if isinstance(space, spaces.Box):
         return spaces.Box(space.low[indices], space.high[indices], dtype=space.low.dtype.type)
-    return spaces.MultiDiscrete(space.nvec[indices]) if hasattr(space, "nvec") else spaces.MultiBinary(len(indices))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec[indices], start=space.start[indices])
+    return spaces.MultiBinary(len(indices))

@@ -7,6 +7,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spaces import environment_action
+from maze_pl.envs.contract import EnvContractError, name_of
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StructuredEnv
 from maze_pl.envs.wrapper import ActionWrapper, Wrapper, wrappers_of
 
@@ -21,8 +22,9 @@ class StepSkipWrapper(Wrapper):
     steps. Skipping stops at the end of an episode.
 
     Masks are ignored in skipped steps. An actor that has not acted in the decided step does nothing
-    in the skipped ones, and its rewards there are not attributed. The number of agents must not
-    change during an episode, because ends of agents in skipped steps would go unnoticed.
+    in the skipped ones, and its rewards there are not attributed. An agent must not end in a
+    skipped step unless the episode terminates in the same decision, because its end would go
+    unnoticed; this raises an error.
 
     Args:
         env: The environment to wrap.
@@ -35,6 +37,8 @@ class StepSkipWrapper(Wrapper):
         TypeError: An action that does nothing is needed but unknown.
         ValueError: An argument is out of range or outside its space, or the number of agents
             changes during an episode.
+        EnvContractError: In `step`, if an agent has ended in a skipped step and the episode has not
+            terminated.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -44,6 +48,8 @@ class StepSkipWrapper(Wrapper):
         >>> env.get_env_time()
         4
     """
+
+    takes_steps = True
 
     def __init__(
         self,
@@ -110,6 +116,7 @@ class StepSkipWrapper(Wrapper):
         if self._complete:
             self._rewards = env.get_actor_rewards()
             was_decision, self.context.is_decision = self.context.is_decision, False
+            ended: ActorID | None = None  # actor that has ended in a skipped step
             for _ in range(self.n_steps - 1):
                 acted, time = list[ActorID](), env.get_env_time()
                 while env.get_env_time() == time and not (terminated or truncated):
@@ -117,9 +124,20 @@ class StepSkipWrapper(Wrapper):
                     action = self._actions.get(actor) or self._noops.get(actor.step_key) or self._noop(actor.step_key)
                     observation, reward, terminated, truncated, info = yield action
                     total += reward
+                    if env.is_actor_done():
+                        ended = actor
                 self._credit(acted)
             self.context.is_decision = was_decision
+            if ended is not None and not terminated:
+                self._refuse_end(ended)
         return observation, total, terminated, truncated, info
+
+    def _refuse_end(self, actor: ActorID) -> None:
+        """Raise an error, as an actor has ended in a skipped step but the episode has not."""
+        key, agent_id = actor
+        came = f"agent {agent_id} of sub-step {key!r} of {name_of(self)} ended in a skipped step"
+        remedy = "leave StepSkipWrapper out, or let agents stay until the episode ends"
+        raise EnvContractError(f"{came}, where nothing can learn of it; {remedy}")
 
     def _credit(self, acted: list[ActorID]) -> None:
         """Add the rewards of a skipped step to its actors' last acts in the decided step."""

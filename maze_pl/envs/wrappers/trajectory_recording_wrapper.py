@@ -2,12 +2,14 @@
 
 import copy
 import io
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from maze_pl.core.episode import StatKey
+from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord
@@ -103,6 +105,10 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
                 raise ValueError(f"nothing draws {name_of(env)}: {remedy} rgb_array), give a simulation a get_renderer")
         self._record: StateTrajectoryRecord | None = None
         self._reward = 0.0  # includes acts that did not reach the simulation
+        self._attributes = attributes_rewards(env)
+        self._n_acts = 0  # since the last decision
+        # decisions of the environment step, with their numbers of acts
+        self._unfinished: list[tuple[StateRecord, int]] = []
         layers = list(wrappers_of(env))
         passed_on = Wrapper.get_maze_action
         self._names_actions = any(type(layer).get_maze_action is not passed_on for layer in layers)
@@ -114,7 +120,10 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         self.end_episode()
         result = self.env.reset(seed=seed, options=options)
         self._record, self._is_wanted = StateTrajectoryRecord(self.env.get_episode_id()), False
+        self._record.is_attributed = self._attributes
         self._events.has_acted, self._reward = False, 0.0  # steps by wrappers are not decisions
+        self._n_acts = 0
+        self._unfinished = []
         self._look(self._record)
         return result
 
@@ -127,6 +136,7 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         result: StepResult = yield action
         _, reward, terminated, truncated, info = result
         self._reward += reward
+        self._n_acts += 1
         if record is not None and fired.has_acted:
             maze_action = _copied(env.get_maze_action()) if self._names_actions else fired.maze_action
             step = StateRecord(
@@ -140,8 +150,11 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
                 info=_copied(info),
                 events=fired.take(),
                 serializable_components=components,
+                actor_done=bool(env.is_actor_done()),
             )
             record.steps.append(step)
+            self._unfinished.append((step, self._n_acts))
+            self._n_acts = 0
             self._reward, self._is_wanted = 0.0, self.context.is_logged
             self._look(record)
         elif record is not None and record.steps and (terminated or truncated):  # by a wrapper alone
@@ -149,9 +162,35 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
             last.reward += self._reward
             last.terminated, last.truncated = terminated, truncated
             last.events += fired.take()
+        if record is not None:
+            self._end_step(record, env_time, terminated or truncated)
         if terminated or truncated:
             self.end_episode()
         return result
+
+    def _end_step(self, record: StateTrajectoryRecord, env_time: int, is_last: bool) -> None:
+        """Record the time, and rewards of single acts if an environment step is finished.
+
+        Args:
+            record: Record of the episode.
+            env_time: Environment time before the act.
+            is_last: Whether the act was the last one of the episode.
+        """
+        env = self.env
+        record.last_env_time = env.get_env_time()
+        record.last_actor_id = env.core_env.actor_id()
+        if record.last_env_time == env_time and not is_last:
+            return
+        rewards = env.get_actor_rewards() if self._attributes else None
+        if rewards is None:
+            record.is_attributed = False
+        else:
+            following = map(float, rewards)
+            for step, n_acts in self._unfinished:
+                of_step = list(itertools.islice(following, n_acts))
+                step.actor_rewards = of_step if len(of_step) == n_acts else None
+        self._unfinished = []
+        self._n_acts = 0
 
     def _look(self, record: StateTrajectoryRecord) -> None:
         """Record the state and a frame: of the last step if there is a renderer, else the state."""
@@ -168,6 +207,26 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         frame = io.BytesIO()
         Image.fromarray(picture).save(frame, "PNG", compress_level=1)
         record.frames.append(frame.getvalue())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
+        steps = self._record.steps if self._record is not None else []
+        return {
+            "reward": [step.reward for step in steps],
+            "actor_rewards": [step.actor_rewards for step in steps],
+            "since_decision": self._reward,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`; replaying restores everything else."""
+        if self._record is None or len(self._record.steps) != len(state["reward"]):
+            return
+        for step, reward, actor_rewards in zip(
+            self._record.steps, state["reward"], state["actor_rewards"], strict=True
+        ):
+            step.reward = float(reward)
+            step.actor_rewards = actor_rewards
+        self._reward = float(state["since_decision"])
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """Complete the record of the episode if one is running."""

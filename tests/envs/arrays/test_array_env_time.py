@@ -12,7 +12,9 @@ from gymnasium import spaces
 from maze_pl.collect.collector import Collector
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv, CartPoleArrayEnv
-from maze_pl.envs.arrays import ArrayMazeEnv
+from maze_pl.envs.arrays import ArrayMazeEnv, RandomStreams
+from maze_pl.envs.checker import compare_envs
+from maze_pl.envs.checker.arrays import make_comparable
 from maze_pl.envs.contract import EnvContractError
 
 N = 3
@@ -51,6 +53,71 @@ class Strides(ArrayEnv):
     def _result(self, method: str) -> ArrayStep:
         observation = {0: {"time": self.time[:, np.newaxis].astype(np.float32)}}
         return ArrayStep(observation, env_time=self.time if method in self.methods else None)
+
+
+class Leaps(ArrayEnv):
+    """Three agents act in turn; the last act of round i takes i environment steps, but at most 3.
+
+    Rewards are fractions whose sums depend on their order.
+    """
+
+    agent_counts_dict = {0: 3}  # noqa: RUF012
+    observation_spaces_dict = {0: spaces.Dict({"drawn": spaces.Box(0, 1, (1,), np.float32)})}  # noqa: RUF012
+    action_spaces_dict = {0: spaces.Dict({"more": spaces.Discrete(2)})}  # noqa: RUF012
+
+    def allocate(self, n_envs: int) -> None:
+        super().allocate(n_envs)
+        self.random = RandomStreams(np.zeros(n_envs, np.int64))
+        self.n_acts = np.zeros(n_envs, np.int64)
+        self.time = np.zeros(n_envs, np.int64)
+        self.drawn = np.zeros((n_envs, 1))
+
+    def reset(self, which: np.ndarray, seeds: np.ndarray) -> ArrayStep:
+        self.random.seed(seeds, which)
+        self.n_acts[which] = self.time[which] = 0
+        self.drawn[which] = 0.0
+        return self._result()
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        envs = self.numbers_of(which)
+        self.drawn[envs, 0] = self.random.uniform(0, 1, which=envs)
+        reward = np.zeros(self.n_envs)
+        reward[envs] = self.drawn[envs, 0] + actions[0]["more"][envs]
+        self.n_acts[envs] += 1
+        n_rounds = self.n_acts[envs] // 3
+        self.time[envs] += np.where(self.n_acts[envs] % 3 == 0, np.minimum(n_rounds, 3), 0)
+        result = self._result()
+        result.reward, result.truncated = reward, self.time >= 12
+        return result
+
+    def _result(self) -> ArrayStep:
+        return ArrayStep({0: {"drawn": self.drawn}}, next_agent=self.n_acts % 3, env_time=self.time.copy())
+
+
+def test_both_forms_add_rewards_in_the_same_order_where_an_act_takes_several_steps() -> None:
+    make = partial(make_comparable, Leaps, [], None, N, 0)
+    comparison = compare_envs(make, partial(make, as_singles=True), n_steps=600)
+    assert comparison.difference is None, str(comparison)
+    assert comparison.n_episodes > 30
+
+
+def test_the_reward_of_an_act_that_takes_several_steps_counts_in_the_last_of_them() -> None:
+    """Against sums of Python's numbers, in the order of environment steps."""
+    vector = ArrayVectorEnv(Leaps, N)
+    vector.reset()
+    for _ in range(20):
+        totals = np.zeros(N)
+        for n_round in range(1, 6):
+            parts = []
+            for _ in range(3):
+                vector.step()
+                parts.append(vector.staging.reward.copy())
+            if n_round == 1:  # takes one step
+                totals += parts[0] + parts[1] + parts[2]
+            else:
+                totals = totals + (parts[0] + parts[1]) + parts[2]
+        assert vector.staging.truncated.all()
+        assert [summary.reward for summary in vector.drain_summaries()] == totals.tolist()
 
 
 def _collected(make_env: Callable[[], ArrayEnv], n_rollouts: int = 3) -> tuple[Any, Any]:

@@ -37,12 +37,19 @@ from maze_pl.envs.wrappers import (
     TrajectoryRecordingWrapper,
 )
 from tests.envs.structured_example import make_heap_env
-from tests.envs.wrappers.environments import CountingWriter, make_bare_env, make_bare_heap_env, make_vector_heap_env
+from tests.envs.wrappers.environments import (
+    CountingWriter,
+    make_bare_env,
+    make_bare_heap_env,
+    make_resting_heap_env,
+    make_vector_heap_env,
+)
 
 ENVIRONMENTS: dict[str, Callable[[], MazeEnv]] = {
     "flat": lambda: GymMazeEnv("CartPole-v1"),
     "continuous": lambda: GymMazeEnv("Pendulum-v1"),
     "structured": make_heap_env,
+    "structured-resting": make_resting_heap_env,  # no agent ends before the episode does
     "structured-vectors": make_vector_heap_env,
     "bare": make_bare_env,
     "structured-bare": make_bare_heap_env,
@@ -106,7 +113,7 @@ WRAPPERS: dict[type[Wrapper], dict[str, Any] | Callable[[str], dict[str, Any] | 
     SortedSpacesWrapper: {},
     SpacesRecordingWrapper: {},
     SplitActionsWrapper: by_head("split_config", split),
-    StepSkipWrapper: {"n_steps": 2},
+    StepSkipWrapper: only(("flat", "continuous", "structured-resting"), n_steps=2),
     TimeLimitWrapper: {"max_episode_steps": 3},
     TrajectoryRecordingWrapper: {},
 }

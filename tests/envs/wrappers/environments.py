@@ -38,6 +38,21 @@ def make_vector_heap_env() -> MazeEnv:
     )
 
 
+class RestingHeapCoreEnv(HeapCoreEnv):
+    """Worker 1 rests from the third environment step on, but is not done."""
+
+    def is_actor_done(self) -> bool:
+        return False
+
+
+def make_resting_heap_env() -> MazeEnv:
+    return MazeEnv(
+        RestingHeapCoreEnv(),
+        action_conversion_dict={"plan": NamedAction("plan"), "work": NamedAction("work", "amount_mask")},
+        observation_conversion_dict={"plan": PlanObservation(), "work": WorkObservation()},
+    )
+
+
 class Bare(ObservationConversionInterface, ActionConversionInterface):
     """States as observations and actions as actions, without names."""
 

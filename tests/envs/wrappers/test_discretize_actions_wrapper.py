@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,21 @@ def test_several_entries_become_multi_discrete_each_with_its_bounds() -> None:
     np.testing.assert_array_equal(env.reverse_action({"action": np.float32([[0.6, 5]])})["action"], [1, 2])
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "num_bins", "values"),
+    [(0, 10, 4, [0, 3, 7, 10]), (0, 3, 3, [0, 2, 3]), (-3, 0, 3, [-3, -1, 0]), (-2, 2, 5, [-2, -1, 0, 1, 2])],
+)
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_bins_of_integers_are_rounded(low: int, high: int, num_bins: int, values: list[int], dtype: Any) -> None:
+    """Against exact fractions: the nearest integer, and the larger one of two."""
+    env = discretized(spaces.Box(low, high, (1,), dtype), num_bins=num_bins)
+    exact = [Fraction(low) + i * Fraction(high - low, num_bins - 1) for i in range(num_bins)]
+    assert [floor(value + Fraction(1, 2)) for value in exact] == values
+    actions = [env.action({"action": i})["action"] for i in range(num_bins)]
+    assert [int(action[0]) for action in actions] == values and actions[0].dtype == dtype
+    assert [env.reverse_action({"action": action}) for action in actions] == [{"action": i} for i in range(num_bins)]
+
+
 def test_all_actions_are_in_the_space_of_the_environment() -> None:
     env = discretized(BOX, num_bins=4)
     env.reset(seed=0)
@@ -59,6 +76,12 @@ def test_all_sub_steps_with_the_head_are_discretised() -> None:
         (spaces.Box(0, 1, (1,)), {"num_bins": 3, "high": 2}, r"high=\[2.\].* do not fit"),
         (spaces.Box(0, 1, (1,)), {"num_bins": 3, "low": 0.5, "high": 0.5}, "do not fit"),
         (spaces.Box(-np.inf, np.inf, (1,)), {"num_bins": 3, "low": 0}, r"do not fit .*finite bounds"),
+        (
+            spaces.Box(0, 2, (1,), np.int64),
+            {"num_bins": 4},
+            "use at most as many bins",
+        ),
+        (spaces.Box(0, 9, (1,), np.uint8), {"num_bins": 5, "low": 3, "high": 6}, "have the same value"),
     ],
 )
 def test_bins_that_do_not_fit_the_space_are_refused(space: Any, entry: Any, message: str) -> None:

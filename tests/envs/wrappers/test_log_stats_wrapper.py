@@ -8,10 +8,11 @@ import pytest
 from gymnasium import spaces
 
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
-from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
+from maze_pl.envs import GymMazeEnv, MazeEnv, ObservationWrapper, Wrapper
+from maze_pl.envs.wrappers import LogStatsWrapper, StepSkipWrapper, TimeLimitWrapper
 from maze_pl.events import EpisodeEventLog, EpochStatistics, KpiCalculator
 from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents, StatisticsError
+from tests.envs.relay import Amount, RelayCoreEnv, Turn
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -275,3 +276,22 @@ def test_a_kpi_that_its_calculator_does_not_declare_is_an_error() -> None:
     env.step({"action": 0})
     with pytest.raises(StatisticsError, match="Undeclared computes the KPI 'width': add it to kpi_names"):
         env.close_episode()
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 4])
+def test_an_episode_that_ends_within_a_skipped_step_has_this_step_in_its_kpis_and_statistics(n_steps: int) -> None:
+    class EndsInStep3(RelayCoreEnv):
+        def step(self, maze_action: int) -> Any:
+            state, reward, terminated, truncated, info = super().step(maze_action)
+            return state, reward, terminated or (self.turn == 1 and self.context.env_time == 3), truncated, info
+
+    conversions = {"pick": Amount(), "tool": Amount()}, {"pick": Turn(), "tool": Turn()}
+    env = LogStatsWrapper.wrap(StepSkipWrapper(MazeEnv(EndsInStep3(), *conversions), n_steps))
+    env.reset(seed=0)
+    while not any(env.step({"amount": 1})[2:4]):
+        continue
+    (summary,) = env.drain_episode_summaries()
+    assert summary.kpis == {"acts_per_step": 10 / 4, "turn": 1, "time": 3}
+    assert summary.env_steps == 3
+    rewards = {key[2]: value for key, value in summary.statistics.items() if key[1] == "acted"}
+    assert rewards == {"n_steps": 4, "most": 3}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from maze_pl.collect import Collector
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
-from maze_pl.envs import GifFiles, GymMazeEnv, TrajectoryFiles, TrajectoryWriter, read_trajectories
+from maze_pl.envs import GifFiles, GymMazeEnv, TrajectoryFiles, TrajectoryWriter, check_env, read_trajectories
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
@@ -24,7 +26,7 @@ from maze_pl.envs.wrappers import (
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from tests.collect.scripted import Act, Episode, Script, make_env
 from tests.envs.scripted import Scripted
-from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
+from tests.envs.structured_example import HeapCoreEnv, TwoHalvesWrapper, make_heap_env
 
 
 class Kept(TrajectoryWriter):
@@ -126,6 +128,31 @@ def test_sub_steps_that_a_wrapper_makes_are_recorded() -> None:
     assert record.last_actor == ActorID("whether", 0)
     assert record.actor_reward is not None
     assert record.actor_reward.tolist() == [0.5] * 10
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda rewards, time: rewards[:-1], r"returned shape \(3,\) for 4 acts; return one reward for each act"),
+        (lambda rewards, time: np.append(rewards, 1.0), r"returned shape \(5,\) for 4 acts"),
+        (lambda rewards, time: rewards[:, np.newaxis], r"returned shape \(4, 1\) for 4 acts"),
+        (lambda rewards, time: None if time == 2 else rewards, "returned None after the opposite before; attribute"),
+        (lambda rewards, time: rewards if time == 2 else None, "returned an array after the opposite before"),
+    ],
+)
+def test_rewards_that_cannot_be_attributed_are_refused(returned: Any, message: str) -> None:
+    class Odd(HeapCoreEnv):
+        def get_actor_rewards(self) -> np.ndarray | None:
+            rewards: np.ndarray | None = returned(np.array(self.rewards), self.context.env_time)
+            return rewards
+
+    env: Any = make_heap_env()
+    env.core_env.__class__ = Odd
+    with pytest.raises(EnvContractError, match=rf"get_actor_rewards\(\) of Odd {message}"):
+        play(SpacesRecordingWrapper.wrap(env), 8)
+    report = check_env(env, n_steps=50)
+    (line,) = (line for line in report.lines if line.verdict == "error")
+    assert line.name == "steps" and re.search(message, line.explanation)
 
 
 def crowd(attributed: bool = True) -> Any:

@@ -42,6 +42,11 @@ def maze_env_parts(env: Any) -> Any:
     [
         (BOX, {"first": np.float32([3, -1]), "second": np.float32([0.5])}, [-1, 0.5, 3]),
         (spaces.MultiDiscrete([2, 3, 4]), {"first": np.array([3, 1]), "second": np.array([2])}, [1, 2, 3]),
+        (
+            spaces.MultiDiscrete([2, 3, 4], start=[5, -2, 7]),
+            {"first": np.array([10, 6]), "second": np.array([-2])},
+            [6, -2, 10],
+        ),
         (spaces.MultiBinary(3), {"first": np.int8([0, 1]), "second": np.int8([1])}, [1, 1, 0]),
     ],
 )
@@ -53,6 +58,14 @@ def test_parts_are_joined_and_split_again(space: Any, parts: dict[str, Any], who
     assert space.contains(joined["action"])
     np.testing.assert_array_equal(joined["action"], np.array(whole, space.dtype))
     np.testing.assert_equal(env.reverse_action(joined), parts)
+
+
+def test_sampled_parts_of_a_space_with_starts_are_actions_of_the_environment() -> None:
+    space = spaces.MultiDiscrete([2, 3, 4], start=[5, -2, 7])
+    env = SplitActionsWrapper.wrap(make_action_env(space), split_config=SPLIT)
+    env.reset(seed=0)
+    for _ in range(20):
+        assert space.contains(env.action(env.action_space.sample())["action"])
 
 
 def test_spaces_have_the_bounds_of_their_entries() -> None:

@@ -9,6 +9,7 @@ import torch
 from maze_pl.collect import Collector
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.gym_action_conversion import GymActionConversion
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.wrappers import (
@@ -21,7 +22,7 @@ from maze_pl.envs.wrappers import (
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.split_steps import BidFirstWrapper, make_auction_env
 from tests.envs.structured_example import HeapCoreEnv, make_heap_env
-from tests.envs.wrappers.environments import make_vector_heap_env
+from tests.envs.wrappers.environments import make_resting_heap_env, make_vector_heap_env
 
 REWARDS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
 
@@ -111,7 +112,7 @@ def test_a_time_limit_inside_ends_the_skipping() -> None:
 
 
 def play_heap(amounts: list[int], **options: Any) -> tuple[Any, list[Any]]:
-    env: Any = make_heap_env()
+    env: Any = make_resting_heap_env()
     for conversion in env.action_conversion_dict.values():
         conversion.noop_action = lambda: {"amount": 0}
     env = StepSkipWrapper.wrap(env, **options)
@@ -121,12 +122,12 @@ def play_heap(amounts: list[int], **options: Any) -> tuple[Any, list[Any]]:
 
 def test_all_actors_repeat_their_own_actions_and_get_their_own_rewards() -> None:
     env, results = play_heap([2, 1, 3, 2], n_steps=2)
-    # target 2 and amounts 1, 3, 2, twice; worker 1 retires with the second environment step
+    # target 2 and amounts 1, 3, 2, twice; worker 1 rests after the second environment step
     assert results == [(0, False, False), (-1, False, False), (-1, False, False), (-2, False, False)]
     np.testing.assert_array_equal(env.get_actor_rewards(), [0, -2, -2, 0])
     assert env.get_env_time() == 2
     assert env.actor_id() == ("plan", 0)
-    results = [env.step({"amount": amount})[1:4] for amount in (1, 1, 3)]  # worker 1 is gone
+    results = [env.step({"amount": amount})[1:4] for amount in (1, 1, 3)]  # worker 1 rests
     assert results == [(0, False, False), (0, False, False), (-4, True, False)]
     np.testing.assert_array_equal(env.get_actor_rewards(), [0, 0, -4])
 
@@ -137,23 +138,73 @@ def test_all_actors_do_nothing_in_skipped_steps() -> None:
     np.testing.assert_array_equal(env.get_actor_rewards(), [0, -1, -1, 0])
 
 
-def test_the_end_of_another_actor_in_a_skipped_step_is_not_taken_for_that_of_the_one_that_acted() -> None:
-    class LastRetires(HeapCoreEnv):
+@pytest.mark.parametrize("skip_mode", ["sticky", "noop"])
+def test_an_actor_that_ends_in_a_skipped_step_is_refused(skip_mode: Any) -> None:
+    noops = {"plan": {"amount": 0}, "work": {"amount": 0}}
+    env = StepSkipWrapper.wrap(make_heap_env(), n_steps=2, skip_mode=skip_mode, noop_actions=noops)
+    env.reset(seed=0)
+    for amount in (2, 1, 3):
+        env.step({"amount": amount})
+    remedy = "leave StepSkipWrapper out, or let agents stay until the episode ends"
+    with pytest.raises(
+        EnvContractError, match=f"agent 1 of sub-step 'work' of HeapCoreEnv ended in a skipped .*{remedy}"
+    ):
+        env.step({"amount": 2})  # worker 1 retires with its second act, which is a skipped one
+
+
+def test_the_end_of_an_actor_in_the_decided_step_is_passed_on() -> None:
+    class OddRetirement(HeapCoreEnv):
         def is_actor_done(self) -> bool:
-            return self.context.env_time == 2  # in the skipped step
+            return self.context.env_time == 2 and self.actor == ("work", 2)  # worker 1 has just acted in the third step
 
     env: Any = make_heap_env()
-    env.core_env.__class__ = LastRetires
+    env.core_env.__class__ = OddRetirement
     env = StepSkipWrapper.wrap(env, n_steps=2)
     env.reset(seed=0)
-    for amount in (2, 1, 3, 2):
-        env.step({"amount": amount})
+    ends = []
+    over = False
+    while not over:
+        actor = env.actor_id()
+        _, _, terminated, truncated, _ = env.step({"amount": 1})
+        over = terminated or truncated
+        ends.append((actor.step_key, actor.agent_id, env.is_actor_done()))
+    assert ends == [
+        ("plan", 0, False),
+        ("work", 0, False),
+        ("work", 1, False),
+        ("work", 2, False),
+        ("plan", 0, False),
+        ("work", 0, True),  # the next one is worker 2, as worker 1 rests
+        ("work", 2, False),
+    ]
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+def test_an_actor_may_end_in_the_skipped_step_in_which_the_episode_terminates(terminated: bool) -> None:
+    class EndTogether(HeapCoreEnv):
+        def step(self, maze_action: Any) -> Any:
+            state, reward, is_over, _, info = super().step(maze_action)
+            return state, reward, is_over and terminated, is_over and not terminated, info
+
+        def is_actor_done(self) -> bool:
+            return self.context.env_time == 3 and self.actor == ("work", 2)  # worker 0, in the last step
+
+    env: Any = make_heap_env()
+    env.core_env.__class__ = EndTogether
+    env = StepSkipWrapper.wrap(env, n_steps=2)
+    env.reset(seed=0)
+    for _ in range(6):
+        assert env.step({"amount": 1})[2:4] == (False, False)
+    if terminated:
+        assert env.step({"amount": 1})[2:4] == (True, False)
         assert not env.is_actor_done()
-    assert env.env.is_actor_done()
+    else:  # the value of the final observation would count for an actor that has ended
+        with pytest.raises(EnvContractError, match=r"agent 0 of sub-step 'work' .*ended in a skipped step"):
+            env.step({"amount": 1})
 
 
 def test_collected_rows_know_how_long_they_took() -> None:
-    vector = SequentialVectorEnv([lambda: StepSkipWrapper.wrap(make_heap_env(), n_steps=2)] * 2, seed=1)
+    vector = SequentialVectorEnv([lambda: StepSkipWrapper.wrap(make_resting_heap_env(), n_steps=2)] * 2, seed=1)
     policy = RandomPolicy(vector.envs[0].action_spaces_dict, vector.envs[0].action_masks_dict)
     rollout = Collector(vector, 6, torch.Generator().manual_seed(0)).collect(policy)
     filled = rollout.rows.filled

@@ -6,22 +6,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from maze_pl.collect import Collector
 from maze_pl.core.actor_id import ActorID
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GifFiles, GymMazeEnv, StateTrajectoryRecord, TrajectoryFiles, TrajectoryWriter
 from maze_pl.envs.cutting_2d import struct_env_factory
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     ObservationNormalizationWrapper,
+    ReturnNormalizationRewardWrapper,
     RewardScalingWrapper,
     StepSkipWrapper,
     TimeLimitWrapper,
     TrajectoryRecordingWrapper,
 )
 from tests.envs.line import LineEvents, LineRenderer, make_drawn_line_env, make_line_env
-from tests.envs.structured_example import make_heap_env
+from tests.envs.relay import make_relay_env
+from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
+
+
+def make_attributed_env() -> Any:
+    return make_relay_env(attributed=True)
 
 
 class Kept(TrajectoryWriter):
@@ -281,3 +290,42 @@ def test_a_hand_written_loop_draws_online() -> None:
     assert renderer.calls == [([0], None, 1, {}), ([0], 2, 3, {})]
     with pytest.raises(NotImplementedError, match="has no renderer; return one from its get_renderer"):
         make_line_env().render()
+
+
+@pytest.mark.parametrize("make_inner", [lambda: GymMazeEnv("CartPole-v1"), make_attributed_env])
+def test_a_resumed_run_records_rewards_as_they_were(make_inner: Any) -> None:
+    writers = Kept(), Kept()
+
+    def collector(writer: Kept) -> Collector:
+        inner = ReturnNormalizationRewardWrapper.wrap(make_inner(), gamma=0.9)
+        vector = SequentialVectorEnv([lambda: TrajectoryRecordingWrapper.wrap(inner, writer=writer)], seed=3)
+        return Collector(vector, 7, torch.Generator().manual_seed(1))
+
+    whole, resumed = map(collector, writers)
+    policy = RandomPolicy({key: step.action_space for key, step in whole.spec.steps.items()})
+    for _ in range(10):
+        whole.collect(policy)
+    resumed.load_state_dict(whole.state_dict())
+    writers[0].records.clear()
+    for _ in range(10):
+        whole.collect(policy)
+        resumed.collect(policy)
+    assert len(writers[0].records) > 1
+
+    def rewards(writer: Kept) -> list[Any]:
+        return [[(step.reward, step.actor_rewards) for step in record.steps] for record in writer.records]
+
+    assert rewards(writers[0]) == rewards(writers[1])
+
+
+def test_rewards_of_acts_of_which_a_wrapper_only_makes_a_note_belong_to_the_decision() -> None:
+    states = TrajectoryRecordingWrapper.wrap(TwoHalvesWrapper(GymMazeEnv("CartPole-v1")))
+    states.reset(seed=1)
+    for _ in range(3):
+        states.step({"act": 1})
+        states.step({"action": 1})
+    states.step({"act": 1})
+    states.close()
+    (record,) = states.trajectories
+    assert [step.actor_rewards for step in record.steps] == [[0.5, 0.5]] * 3
+    assert (record.last_env_time, record.is_attributed) == (3, True)
