@@ -51,7 +51,8 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
 
     def deterministic_sample(self) -> Tensor:
         """[..., *shape] the mode; the middle of the box for a uniform distribution."""
-        return self._between(self.concentration - (1.0 - torch.finfo(torch.float64).eps))
+        # a sum with such a small number would be left out in ONNX
+        return self._between((self.concentration - 1.0).clamp(min=torch.finfo(torch.float64).eps))
 
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] log-density of `action` [..., *shape], summed over the components.

@@ -17,6 +17,25 @@ def has_floats(space: spaces.Box) -> bool:
     return bool(np.issubdtype(space.dtype, np.floating))
 
 
+def clipped_normal_log_prob(standardised: Tensor, log_density: Tensor, on_low: Tensor, on_high: Tensor) -> Tensor:
+    """Log-probabilities [..., n] of normal components that are clipped to an interval.
+
+        log P(x <= low) on the lower bound, log P(x >= high) on the upper one, log p(x) between them
+
+    As in the likelihood of Tobit models, Tobin 1958, "Estimation of relationships for limited
+    dependent variables". Tails far from the mean do not underflow.
+
+    Args:
+        standardised: [..., n] (x - mean) / std.
+        log_density: [..., n] log-densities between the bounds.
+        on_low: [..., n] whether components lie on the lower bound.
+        on_high: [..., n] whether components lie on the upper bound.
+    """
+    tail = torch.special.log_ndtr(torch.where(on_low, standardised, -standardised))
+    clipped = torch.where(on_low & on_high, torch.zeros_like(tail), tail)
+    return torch.where(on_low | on_high, clipped, log_density)
+
+
 class BoundedProbabilityDistribution(ProbabilityDistribution):
     """Independent components within a Box's bounds: logits [..., 2n], two per component.
 

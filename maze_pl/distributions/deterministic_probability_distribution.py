@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.distributions.continuous import BoundedProbabilityDistribution
+from maze_pl.distributions.continuous import BoundedProbabilityDistribution, clipped_normal_log_prob
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -89,8 +89,21 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] log-density of the noise that leads to `action` [..., *shape]."""
         deviation = self._scale() * self._box.half_width
-        standardised = (action - self.deterministic_sample()) / deviation
+        standardised = (action.to(self.logits.dtype) - self.deterministic_sample()) / deviation
         return self._total(-0.5 * standardised.square() - torch.log(deviation) - _HALF_LOG_TWO_PI)
+
+    def environment_log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of `action` [..., *shape] after clipping.
+
+        See `clipped_normal_log_prob`.
+        """
+        box = self._box
+        action = action.to(self.logits.dtype)
+        on_low, on_high = action <= box.low, action >= box.high
+        deviation = self._scale() * box.half_width
+        standardised = (action - self.deterministic_sample()) / deviation
+        log_density = -0.5 * standardised.square() - torch.log(deviation) - _HALF_LOG_TWO_PI
+        return self._total(clipped_normal_log_prob(standardised, log_density, on_low, on_high))
 
     def entropy(self) -> Tensor:
         """[...] differential entropy of the noise in nats; minus infinity without noise."""

@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.distributions.continuous import has_floats
+from maze_pl.distributions.continuous import clipped_normal_log_prob, has_floats
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -16,8 +17,9 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
     """Independent normal components: logits [..., 2n] are n means, then n log standard deviations.
 
-    Samples are not clipped to the bounds of the Box. Actions are [..., *shape], n = prod(shape). A
-    temperature T multiplies the variance by T.
+    Samples are not clipped to the bounds of the Box, but environments receive them so, see
+    `environment_log_prob`. Actions are [..., *shape], n = prod(shape). A temperature T multiplies
+    the variance by T.
 
     If gradients flow through the latest sample, its noise is kept, and `log_prob` of that very
     tensor is computed from it: the gradient with respect to the mean is 0 without rounding errors.
@@ -57,8 +59,24 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
         if self._latest is not None and action is self._latest[0]:
             standardised = self._latest[1]
         else:
-            standardised = (self._flat(action) - self.mean) * torch.exp(-self.log_std)
+            standardised = (self._flat(action).to(self.mean.dtype) - self.mean) * torch.exp(-self.log_std)
         return (-0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI).sum(dim=-1)
+
+    def environment_log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of `action` [..., *shape] after clipping.
+
+        See `clipped_normal_log_prob`. Components lie on a bound if they are equal to it as float32, or beyond it.
+        """
+        space: Any = self.action_space
+        bounds = np.stack([space.low, space.high]).astype(np.float32)
+        low, high = torch.from_numpy(bounds).to(self.logits.device).flatten(1)
+        rounded = self._flat(action).float()
+        on_low, on_high = rounded <= low, rounded >= high
+        components = self._flat(action).to(self.mean.dtype)
+        clipped = torch.clamp(components, low.to(components.dtype), high.to(components.dtype))
+        standardised = (clipped - self.mean) * torch.exp(-self.log_std)
+        log_density = -0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI
+        return clipped_normal_log_prob(standardised, log_density, on_low, on_high).sum(dim=-1)
 
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats."""

@@ -41,6 +41,11 @@ class DictProbabilityDistribution:
         terms = [part.log_prob(action[head]) for head, part in self.distributions.items()]
         return reduce(add, terms)
 
+    def environment_log_prob(self, action: Mapping[str, Tensor]) -> Tensor:
+        """[...] log-probability of the whole action as environments receive it, by heads."""
+        terms = [part.environment_log_prob(action[head]) for head, part in self.distributions.items()]
+        return reduce(add, terms)
+
     def entropy(self) -> Tensor:
         """[...] sum of the entropies of all heads in nats."""
         return reduce(add, [distribution.entropy() for distribution in self.distributions.values()])

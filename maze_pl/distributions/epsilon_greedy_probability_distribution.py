@@ -11,6 +11,7 @@ from torch import Tensor
 from maze_pl.distributions.probability_distribution import (
     MaskableProbabilityDistribution,
     choice_sizes,
+    masked_by_network,
     masked_logits,
     sample_index,
 )
@@ -25,7 +26,8 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
     choices of a MultiDiscrete space, sum(nvec), and of two options of each bit of a MultiBinary
     space, not set and set. The choices are independent: each of them explores with probability
     epsilon. Epsilon is the policy's `exploration`. Ties go to the first option. If a mask allows no option, all are
-    allowed; a masked bit is always 0.
+    allowed; a masked bit is always 0. Options that a block of the network masks, such as a
+    `PointerBlock`, are not allowed either.
 
     Mnih et al. 2015, https://doi.org/10.1038/nature14236.
 
@@ -79,12 +81,10 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
 
     def mean_value(self) -> Tensor:
         """[...] sum over the choices of the mean value of the allowed options."""
-        if self.mask is None:
-            means = [values.mean(dim=-1) for values in self._by_choice(self.logits)]
-        else:
-            weights = self._allowed.to(self.logits.dtype)
-            pairs = zip(self._by_choice(self.logits), self._by_choice(weights), strict=True)
-            means = [(values * weight).sum(dim=-1) / weight.sum(dim=-1) for values, weight in pairs]
+        means: list[Tensor] = []
+        pairs = zip(self._by_choice(self.logits), self._by_choice(self._allowed), strict=True)
+        for values, allowed in pairs:
+            means.append(torch.where(allowed, values, 0.0).sum(dim=-1) / allowed.sum(dim=-1))
         return means[0] if len(means) == 1 else torch.stack(means).sum(dim=0)
 
     # ------------------------------------------------------------------------------------- sampling
@@ -124,9 +124,10 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
     @functools.cached_property
     def _allowed(self) -> Tensor:
         """[..., L] bool, the allowed options; all of a choice if its mask allows none."""
-        if self.mask is None:
-            return torch.ones_like(self.logits, dtype=torch.bool)
-        parts = [part | ~part.any(dim=-1, keepdim=True) for part in self._by_choice(self.mask != 0)]
+        allowed = ~masked_by_network(self.logits)
+        if self.mask is not None:
+            allowed = allowed & (self.mask != 0)
+        parts = [part | ~part.any(dim=-1, keepdim=True) for part in self._by_choice(allowed)]
         return torch.cat(parts, dim=-1)
 
     def _by_choice(self, tensor: Tensor) -> tuple[Tensor, ...]:

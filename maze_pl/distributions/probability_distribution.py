@@ -107,7 +107,19 @@ class ProbabilityDistribution(ABC):
 
     @abstractmethod
     def log_prob(self, action: Tensor) -> Tensor:
-        """[...] log-probability (density for continuous heads) of `action`, [..., *shape]."""
+        """[...] log-probability (density for continuous heads) of `action` [..., *shape].
+
+        It has the type of the logits.
+        """
+
+    def environment_log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of `action` [..., *shape] as environments receive it.
+
+        Environments receive actions that are clipped to the bounds of a Box, which records hold. If samples end on a
+        bound in this way, that bound has a probability: that of all samples on or beyond it. The
+        other actions have the density of `log_prob`.
+        """
+        return self.log_prob(action)
 
     @abstractmethod
     def entropy(self) -> Tensor:
@@ -178,15 +190,13 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
         """[..., L] log-probability of each option of all choices, as ordered by `chosen_options`."""
 
     def probabilities(self) -> tuple[Tensor, Tensor]:
-        """[..., L] probability of every option of all choices, and its logarithm, 0 if masked.
+        """[..., L] probability of every option of all choices, and its logarithm, 0 if impossible.
 
         This keeps sums of p * log p and their gradients finite.
         """
         log_probs = self.log_probs_of_options()
         probability = log_probs.exp()
-        if self.mask is not None:
-            log_probs = torch.where(probability > 0, log_probs, 0.0)
-        return probability, log_probs
+        return probability, torch.where(probability > 0, log_probs, 0.0)
 
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] log-probability of `action` [..., *shape]: the sum over its choices."""
@@ -217,12 +227,18 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
 def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Tensor:
     """`logits` / `temperature` [..., L], with the lowest finite number where a mask is 0.
 
-    `mask` is [..., L]. A finite number avoids NaN.
+    `mask` is [..., L]. A finite number avoids NaN. Numbers that a block has masked in this way stay
+    finite.
     """
-    logits = logits if temperature == 1.0 else logits / temperature
-    if mask is None:
-        return logits
-    return torch.where(mask != 0, logits, torch.finfo(logits.dtype).min)
+    lowest = torch.finfo(logits.dtype).min
+    if temperature != 1.0:
+        logits = (logits / temperature).clamp(min=lowest)
+    return logits if mask is None else torch.where(mask != 0, logits, lowest)
+
+
+def masked_by_network(logits: Tensor) -> Tensor:
+    """[..., L] True where a block such as `ActionMaskingBlock` has masked logits [..., L]."""
+    return logits < 0.5 * torch.finfo(logits.dtype).min
 
 
 def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:

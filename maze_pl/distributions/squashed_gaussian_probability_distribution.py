@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from maze_pl.distributions.continuous import BoundedProbabilityDistribution
+from maze_pl.distributions.continuous import BoundedProbabilityDistribution, clipped_normal_log_prob
 from maze_pl.distributions.diagonal_gaussian_probability_distribution import DiagonalGaussianProbabilityDistribution
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 # Mixture of normals for the logistic distribution with density sech(y)^2 / 2.
 _SCALES = (
@@ -79,6 +81,22 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         log_sech = functional.logsigmoid(2.0 * x) - x  # up to a constant
         log_slope = self._log_width + math.log(2.0) + 2.0 * log_sech
         return self._normal.log_prob(x) - self._total(log_slope)
+
+    def environment_log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of `action` [..., *shape] after rounding.
+
+        A bound has the probability of all x that rounding puts there: those that are at least half a
+        rounding step further out than the next action inside.
+        """
+        log_fraction = self._log_fraction(action)
+        x = -0.5 * log_fraction.diff(dim=-1).squeeze(-1)
+        mean, log_std = self._shaped(self._normal.mean), self._shaped(self._normal.log_std)
+        standardised = (x - mean) * torch.exp(-log_std)
+        log_slope = self._log_width + math.log(2.0) + 2.0 * (functional.logsigmoid(2.0 * x) - x)
+        log_density = -0.5 * standardised.square() - log_std - _HALF_LOG_TWO_PI - log_slope
+        distance = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
+        on_low, on_high = (distance <= 0).unbind(dim=-1)
+        return self._total(clipped_normal_log_prob(standardised, log_density, on_low, on_high))
 
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats, accurate to 1e-5 per component.

@@ -46,7 +46,8 @@ def gae(
 
     Raises:
         TypeError: An argument is not a tensor.
-        ValueError: Shapes differ, or `gamma` or `gae_lambda` is outside [0, 1].
+        ValueError: Shapes differ, or a number `gamma` or `gae_lambda` is outside [0, 1]; discount
+            factors in a tensor are not checked.
 
     Example:
         >>> step = torch.ones(2, 1)
@@ -99,7 +100,8 @@ def lambda_return(
 
     Raises:
         TypeError: An argument is not a tensor.
-        ValueError: Shapes differ, or `gamma` or `lambda_` is outside [0, 1].
+        ValueError: Shapes differ, or a number `gamma` or `lambda_` is outside [0, 1]; discount
+            factors in a tensor are not checked.
 
     Example:
         >>> step = torch.ones(2, 1)
@@ -144,7 +146,8 @@ def n_step_return(
 
     Raises:
         TypeError: An argument is not a tensor.
-        ValueError: Shapes differ, `gamma` is outside [0, 1] or `n` is not positive.
+        ValueError: Shapes differ, a number `gamma` is outside [0, 1], or `n` is not positive;
+            discount factors in a tensor are not checked.
 
     Example:
         >>> step = torch.ones(3, 1)

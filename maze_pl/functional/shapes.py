@@ -26,7 +26,8 @@ def check_time_major(reward: Tensor, gamma: float | Tensor, **tensors: Tensor) -
 
     Raises:
         TypeError: An argument is not a tensor.
-        ValueError: Shapes differ, there is no time dimension or no step, or the discount is outside [0, 1].
+        ValueError: Shapes differ, there is no time dimension or no step, or the discount is a
+            number outside [0, 1]. Tensors are not checked, as reading them waits for the device.
     """
     check_same_shape(reward=reward, **tensors)
     if reward.ndim < 1 or reward.shape[0] == 0:

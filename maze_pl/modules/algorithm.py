@@ -13,9 +13,10 @@ from torch.optim import Optimizer
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.checkpoint import checkpoint_entry
-from maze_pl.core.checks import check_at_least, is_plain
+from maze_pl.core.checkpoint import add_to_checkpoint, checkpoint_entry
+from maze_pl.core.checks import check_at_least
 from maze_pl.core.spec import Spec
+from maze_pl.modules.hyperparameters import save_plain_hyperparameters
 from maze_pl.modules.learning_rates import LearningRates
 from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
@@ -25,6 +26,7 @@ from maze_pl.modules.optimization.network_parts import networks_with_norms
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice, OptimizerOptions
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.optimization.parameter_names import trainable_by_group
+from maze_pl.modules.optimization.restored_state import names_by_group, require_fitting_state
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
 from maze_pl.modules.optimization.traced_loss import RecordedValue
 from maze_pl.modules.run_module import RunModule
@@ -67,6 +69,7 @@ class AlgorithmModule(RunModule):
 
     Attributes:
         chosen_networks: Automatic networks as YAML; None for all others.
+        given_arguments: Arguments of the constructor without networks; `hparams` has texts for objects.
     """
 
     def __init__(
@@ -100,8 +103,9 @@ class AlgorithmModule(RunModule):
         self._learning_rates = LearningRates(self, lr, lr_schedule, self._optimizer_options, self._schedulers)
         self.lr = self._learning_rates.first
         self._modules_at_rest: list[nn.Module] = []
+        self._loaded_checkpoint: dict[str, Any] = {}  # until optimisers exist
         self._gradient_steps = GradientSteps()
-        self._save_plain_hyperparameters()
+        self.given_arguments = save_plain_hyperparameters(self)
         if callable(lr):
             self.hparams["lr"] = described(lr)
         self.hparams.update(self._optimizer_options.hyperparameters())
@@ -138,15 +142,6 @@ class AlgorithmModule(RunModule):
         except BaseException:
             self.actor_critic = None  # a later run is refused for the same reason
             raise
-
-    def _save_plain_hyperparameters(self) -> None:
-        """Keep numbers, strings, and lists and dicts of them: checkpoints may hold nothing else."""
-        ignored = ["spec", "actor_critic"]
-        self.save_hyperparameters(ignore=ignored)
-        ignored += [name for name, value in self.hparams.items() if not is_plain(value)]
-        if self.hparams.get("networks") is None:
-            ignored.append("networks")  # ready-made networks must be passed again
-        self.save_hyperparameters(ignore=ignored)
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training mode; statistics of frozen layers remain in evaluation mode while training."""
@@ -331,6 +326,8 @@ class AlgorithmModule(RunModule):
         """Refuse combinations of options that cannot work; print automatic networks."""
         if self.chosen_networks is not None:
             rank_zero_info(f"networks that fit the spaces, as model.networks in YAML:\n{self.chosen_networks}")
+        require_fitting_state(self, self.trainer.optimizers, self._loaded_checkpoint, self.trainer.ckpt_path)
+        self._loaded_checkpoint = {}
         require_length(self.trainer, [*self._learning_rates.schedules, *self._coefficients.names])
         self._learning_rates.refuse_contradiction()
         plugin, precision = self.trainer.precision_plugin, self.trainer.precision
@@ -387,6 +384,7 @@ class AlgorithmModule(RunModule):
         """
         self._finish_updates(alone=self.saves_alone)
         super().on_save_checkpoint(checkpoint)
+        add_to_checkpoint(checkpoint, optimized=names_by_group(self, self.trainer.optimizers))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state added by `on_save_checkpoint`; build the networks if necessary.
@@ -397,4 +395,6 @@ class AlgorithmModule(RunModule):
         entry = checkpoint_entry(checkpoint)
         if entry is not None and "class_path" in entry and self.actor_critic is None:
             self._compose(Spec.from_dict(entry["spec"]))
+        if self._trainer is not None and self.trainer.training:
+            self._loaded_checkpoint = checkpoint
         super().on_load_checkpoint(checkpoint)

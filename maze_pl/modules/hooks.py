@@ -43,6 +43,17 @@ class AlgorithmHooks:
         `AlgorithmModule.__init__`: options that it reads must be set before `super().__init__`.
         """
 
+    def default_learning_rate_of(self, group: str, learning_rate: float) -> float:
+        """Return the learning rate of a group's parameters for which `optimizer_groups` sets none.
+
+        It is called before `learning_rate_of`, for the same groups.
+
+        Args:
+            group: Name of the group in `parameter_groups`.
+            learning_rate: Learning rate of the algorithm according to the schedule.
+        """
+        return learning_rate
+
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return the learning rate of a parameter group; 0 leaves the group unchanged.
 
@@ -50,7 +61,8 @@ class AlgorithmHooks:
 
         Args:
             group: Name of the group in `parameter_groups`.
-            learning_rate: Learning rate according to the schedule, and to `optimizer_groups`.
+            learning_rate: Learning rate according to the schedule, `default_learning_rate_of`, and
+                `optimizer_groups`.
         """
         return learning_rate
 

@@ -118,7 +118,7 @@ class LearningRates:
             return
         learning_rate = self.current
         is_ours = self._module.sets_learning_rates_of(optimizer)
-        for group in optimizer.param_groups:
+        for group in self._followers(optimizer):
             group["lr"] = self._of_group(group, learning_rate) if is_ours else learning_rate
 
     def set_rates(self, optimizer: Optimizer, index: int) -> None:
@@ -128,9 +128,15 @@ class LearningRates:
             optimizer: The optimiser.
             index: Its index in the algorithm.
         """
+        groups = self._followers(optimizer)
         rates = self._schedulers.rates(index, len(optimizer.param_groups))
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        for group, rate in zip(groups, rates, strict=False):
             group["lr"] = self._of_group(group, rate)
+
+    def _followers(self, optimizer: Optimizer) -> list[dict[str, Any]]:
+        """Return the groups whose learning rates follow the options, all but those of callbacks."""
+        groups = optimizer.param_groups
+        return groups[: self._options.n_groups(optimizer)]
 
     def _of_group(self, group: dict[str, Any], rate: float) -> float:
         """Return the learning rate of a group in this batch.
@@ -140,7 +146,12 @@ class LearningRates:
             rate: Learning rate of the algorithm, or what schedulers have set for the group.
         """
         module = self._module
-        if "pattern" in group and not self._schedulers.is_active:
+        part: str = group.get("part", group.get("name", ""))
+        own = self._options.groups[group["pattern"]].lr if "pattern" in group else None
+        if own is None:
+            rate = module.default_learning_rate_of(part, rate)
+        elif not self._schedulers.is_active:
             factor = rate / module.lr if self._is_linear else 1.0
-            rate = self._options.rate(group["pattern"], rate, factor, partial(run_progress, module.trainer))
-        return module.learning_rate_of(group.get("part", group.get("name", "")), rate)
+            progress = partial(run_progress, module.trainer)
+            rate = self._options.rate(group["pattern"], own, factor, progress)
+        return module.learning_rate_of(part, rate)

@@ -209,6 +209,10 @@ class SAC(AlgorithmModule):
         groups = self.parameter_groups()
         if [*groups][:2] != ["policy", "critic"]:
             raise ValueError("SAC trains policy and critic: each must have parameters that require a gradient")
+        if self.entropy_tuning and not self.log_entropy_coef.requires_grad:
+            remedy = "set entropy_tuning=False to keep entropy_coef, or do not freeze it"
+            fault = "entropy_tuning=True learns log_entropy_coef, which is frozen"
+            raise ValueError(f"{fault}: {remedy}")
         return [self.make_optimizer({name: parameters}) for name, parameters in groups.items()]
 
     def on_coefficients_set(self) -> None:
@@ -217,10 +221,10 @@ class SAC(AlgorithmModule):
         if not self.entropy_tuning:
             self.log_entropy_coef.detach().fill_(self.value_of("entropy_coef")).log_()
 
-    def learning_rate_of(self, group: str, learning_rate: float) -> float:
+    def default_learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return a group's learning rate; that of `other` is `entropy_coef_lr`, which `lr_schedule` decays too."""
         if group != "other":
-            return super().learning_rate_of(group, learning_rate)
+            return super().default_learning_rate_of(group, learning_rate)
         own = self.value_of("entropy_coef_lr")
         if self.follows_schedule("lr") or self.follows_schedule("entropy_coef_lr"):
             return own
@@ -296,7 +300,8 @@ class SAC(AlgorithmModule):
         if len(surplus) < len(self._heads):
             absent: dict[StepKey, Tensor] = dict.fromkeys(self._heads, torch.zeros((), device=self.device))
             surplus = absent | surplus
-        return {0: EntropySurplus(torch.stack([surplus[name] for name in self._heads]))}
+        of_heads = torch.stack([surplus[name] for name in self._heads])
+        return {0: EntropySurplus(of_heads.to(self.log_entropy_coef.dtype))}
 
     def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
         """Compute V(s), or V'(s) with the target critics."""

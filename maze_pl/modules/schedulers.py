@@ -45,7 +45,7 @@ class Schedulers:
         self._learning_rate = 0.0
         self._in_batch = False
         self._counts: list[int | None] = []  # step count of each scheduler after its last step
-        self._restored: dict[str, float] = {}  # monitored values from a checkpoint
+        self._restored: dict[str, float] = {}  # monitored values from a checkpoint, until there are later ones
 
     def __reduce__(self) -> Any:
         return Schedulers, (self._module,)  # schedulers belong to one run
@@ -90,6 +90,8 @@ class Schedulers:
         Raises:
             ValueError: A scheduler monitors a KPI that no episode has.
         """
+        if self._module.trainer.ckpt_path is None:
+            self._restored = {}
         self._refuse_undeclared_kpis()
         self._in_batch, self._counts = False, [_count(config) for config in self._configs]
 
@@ -163,7 +165,6 @@ class Schedulers:
         trainer = self._module.trainer
         if trainer.is_last_batch or trainer.fit_loop.batch_idx + 1 == trainer.num_training_batches:
             self._step("epoch", trainer.current_epoch + 1, by_value=True)
-        self._restored = {}
 
     def _step(self, interval: str, number: int, by_value: bool = False) -> None:
         for config in self._configs:
@@ -215,8 +216,9 @@ class Schedulers:
             for state, rates in zip(states, self._rates, strict=False):
                 for group, rate in zip(state["param_groups"], rates, strict=True):
                     group["lr"] = rate
+        known: dict[str, Any] = {**self._restored, **trainer.callback_metrics}
         names = {str(config.monitor) for config in self._configs if config.reduce_on_plateau}
-        return {name: float(trainer.callback_metrics[name]) for name in names if name in trainer.callback_metrics}
+        return {name: float(known[name]) for name in names if name in known}
 
     def load(self, monitored: dict[str, float]) -> None:
         """Restore the monitored values of a checkpoint, which Lightning does not keep."""

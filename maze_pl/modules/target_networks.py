@@ -1,6 +1,7 @@
 """Target networks: frozen copies of networks that follow them slowly."""
 
 import copy
+from collections.abc import Iterable
 from typing import TypeVar
 
 import torch
@@ -8,16 +9,43 @@ from torch import nn
 
 Network = TypeVar("Network", bound=nn.Module)
 
+_NETWORK = "_network_of_target"
+"""Attribute of a target network: its network, in a tuple, as it is not a part of the target."""
+
 
 def target_copy(network: Network) -> Network:
     """Return a copy of a network whose parameters require no gradient.
 
     As an attribute of an algorithm it is saved with checkpoints and left out of the optimisers.
+    While the algorithm learns, copies of frozen layers keep their running statistics, as these do.
 
     Args:
         network: The network, or several in one module, such as a policy.
     """
-    return copy.deepcopy(network).requires_grad_(False)
+    target = copy.deepcopy(network).requires_grad_(False)
+    vars(target)[_NETWORK] = (network,)
+    return target
+
+
+def copies_in_targets(module: nn.Module, layers: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return the copies of some layers in the target networks of a module.
+
+    Args:
+        module: Module whose parts include the results of `target_copy`.
+        layers: Parts of the networks that were copied.
+    """
+    chosen = {id(layer) for layer in layers}
+    copies: list[nn.Module] = []
+    for target in module.modules():
+        (network,) = vars(target).get(_NETWORK, (None,))
+        if network is None:
+            continue
+        by_name = dict(target.named_modules())
+        for name, part in network.named_modules():
+            if id(part) in chosen and name in by_name:
+                chosen.add(id(by_name[name]))
+                copies.append(by_name[name])
+    return copies
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from maze_pl.distributions import (
     BernoulliProbabilityDistribution,
     BetaProbabilityDistribution,
     CategoricalProbabilityDistribution,
+    DeterministicProbabilityDistribution,
     DiagonalGaussianProbabilityDistribution,
     MultiCategoricalProbabilityDistribution,
     SquashedGaussianProbabilityDistribution,
@@ -290,3 +291,23 @@ def test_a_cpu_generator_gives_the_same_actions_on_a_gpu(name):
     distribution, _, logits = make(name, (20,))
     moved = kind(logits.cuda(), space).sample(torch.Generator().manual_seed(0))
     torch.testing.assert_close(moved.cpu(), distribution.sample(torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("name", [*BOUNDED, "gaussian", "gaussian_2d", "gaussian_scalar", "deterministic"])
+def test_log_prob_has_the_type_of_the_logits_for_actions_of_every_type(name):
+    if name == "deterministic":
+        space = spaces.Box(-2.0, 4.0, (2,))
+        exact = DeterministicProbabilityDistribution(torch.tensor([[0.3, -0.2]], dtype=torch.float64), space)
+        rounded = DeterministicProbabilityDistribution(exact.logits.float(), space)
+        exact.exploration = rounded.exploration = 0.4
+    else:
+        exact, space, logits = make(name, (3,))
+        rounded = type(exact)(logits.float(), space)
+    action = exact.sample(torch.Generator().manual_seed(1))
+    expected = exact.log_prob(action)
+    assert action.dtype == expected.dtype == torch.float64
+    for given in (action, action.float()):
+        assert exact.log_prob(given).dtype == torch.float64
+        log_prob, _ = rounded.log_prob_and_entropy(given)
+        assert log_prob.dtype == torch.float32
+        torch.testing.assert_close(log_prob.double(), expected, rtol=1e-4, atol=1e-4)

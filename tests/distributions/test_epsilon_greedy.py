@@ -99,20 +99,37 @@ def test_values_of_options() -> None:
     assert make([1.0, 3.0, 5.0], spaces.Discrete(3), 0.1).mean_value() == 3.0
 
 
+LOWEST = torch.finfo(torch.float32).min  # what blocks of networks give masked options
+
+
+def test_options_that_a_block_has_masked_are_not_explored_and_not_averaged() -> None:
+    values = [1.0, LOWEST, 5.0, LOWEST, 6.0]
+    distribution = make(values, spaces.MultiDiscrete([2, 3]), 0.3)
+    assert distribution.mean_value() == 1.0 + 5.5
+    torch.testing.assert_close(distribution.probabilities()[0], torch.tensor([1.0, 0.0, 0.15, 0.0, 0.85]))
+    masked = make(values, spaces.MultiDiscrete([2, 3]), 0.3, [1, 1, 0, 1, 1])
+    assert masked.mean_value() == 1.0 + 6.0
+    nothing = make([LOWEST, LOWEST], spaces.Discrete(2), 0.3)
+    torch.testing.assert_close(nothing.probabilities()[0], torch.tensor([0.85, 0.15]))
+
+
 @pytest.mark.parametrize("space", [spaces.Box(0, 1, (2,)), spaces.MultiDiscrete([2, 3], start=[0, 1])])
 def test_spaces_without_plain_options_are_refused(space: spaces.Space) -> None:
     with pytest.raises(TypeError, match=r"EpsilonGreedyProbabilityDistribution needs|start"):
         EpsilonGreedyProbabilityDistribution.required_logits_shape(space)
 
 
+@pytest.mark.parametrize("by_block", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", SPACES)
-def test_numpy_draws_what_torch_draws(name: str, masked: bool) -> None:
+def test_numpy_draws_what_torch_draws(name: str, masked: bool, by_block: bool) -> None:
     space = SPACES[name]
     kind = EpsilonGreedyProbabilityDistribution
     (size,) = kind.required_logits_shape(space)
     rng = np.random.default_rng(0)
     values = rng.standard_normal((40, size))
+    if by_block:
+        values[rng.random(values.shape) < 0.5] = np.finfo(values.dtype).min
     mask = rng.integers(0, 2, (40, spaces.flatdim(space))).astype(bool) if masked else None
     config = [{"action_space": spaces.Space, "distribution": kind}]
     sampler = NumpySampler(DistributionMapper(spaces.Dict({"head": space}), config))

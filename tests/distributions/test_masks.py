@@ -16,6 +16,7 @@ from maze_pl.distributions import (
     DiagonalGaussianProbabilityDistribution,
     MultiCategoricalProbabilityDistribution,
 )
+from maze_pl.perception import ActionMaskingBlock
 
 MASKABLE = {
     "categorical": (CategoricalProbabilityDistribution, spaces.Discrete(4)),
@@ -153,3 +154,31 @@ def test_gaussians_cannot_be_masked():
 def test_masks_of_the_wrong_length_are_refused():
     with pytest.raises(ValueError, match=r"mask of shape \(3,\) does not fit logits of \(4,\)"):
         CategoricalProbabilityDistribution(torch.zeros(4), spaces.Discrete(4), mask=torch.ones(3))
+
+
+@pytest.mark.parametrize("name", MASKABLE)
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])
+def test_logits_that_a_block_has_masked_give_what_a_mask_gives(name, temperature):
+    kind, space = MASKABLE[name]
+    (size,) = kind.required_logits_shape(space)
+    mask = torch.arange(size).fmod(2).expand(8, size)
+    logits = torch.randn(8, size, generator=torch.Generator().manual_seed(0))
+    block = ActionMaskingBlock(["logits", "mask"], "masked", [[size], [size]])
+    masked = block({"logits": logits, "mask": mask})["masked"].requires_grad_()
+    by_block, by_mask = kind(masked, space, temperature), kind(logits, space, temperature, mask)
+    action = by_mask.sample(torch.Generator().manual_seed(1))
+    for found, expected in (
+        (by_block.probabilities(), by_mask.probabilities()),
+        (by_block.log_prob_and_entropy(action), by_mask.log_prob_and_entropy(action)),
+        ((by_block.entropy(), by_block.kl(by_block)), (by_mask.entropy(), torch.zeros(8))),
+    ):
+        torch.testing.assert_close(found, expected)
+    log_prob, entropy = by_block.log_prob_and_entropy(action)
+    (gradient,) = torch.autograd.grad((log_prob + entropy + by_block.entropy()).sum(), masked)
+    assert bool(torch.isfinite(gradient).all()) and bool(gradient.any()) and not bool(gradient[mask == 0].any())
+
+
+def test_probabilities_of_infinite_logits_have_finite_entropies():
+    distribution = CategoricalProbabilityDistribution(torch.tensor([0.0, -math.inf, 0.0]), spaces.Discrete(3))
+    assert distribution.entropy().item() == pytest.approx(math.log(2))
+    assert distribution.probabilities()[1][1] == 0.0

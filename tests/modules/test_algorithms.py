@@ -4,11 +4,16 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.modules import A2C, PPO, PolicySamples
+from maze_pl.datamodules import RolloutDataModule
+from maze_pl.envs import GymMazeEnv
+from maze_pl.modules import A2C, IMPALA, PPO, PolicySamples
 from tests.modules.hand_computed import BATCH, ENTROPY, EVEN, LOGIT, constant_networks, minibatch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
@@ -184,3 +189,32 @@ def test_user_may_override_the_loss(kit: SimpleNamespace) -> None:
     before = sum(float(p.detach().square().sum()) for p in module.policy.parameters())
     kit.fit(module, length=5)
     assert sum(float(p.detach().square().sum()) for p in module.policy.parameters()) < 0.8 * before
+
+
+class DoublePrecision(gymnasium.Env[Any, Any]):
+    """Actions are of double precision; the reward is the share of them that is positive."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Box(-2.0, 2.0, (2,), np.float64)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action.dtype == np.float64
+        observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return observation, float((action > 0).mean()), bool(self.np_random.random() < 0.2), False, {}
+
+
+@pytest.mark.filterwarnings("ignore:Total length of `list`")
+@pytest.mark.parametrize("kind", [PPO, A2C, IMPALA])
+def test_actions_of_double_precision_are_learned(kit: SimpleNamespace, kind: Any) -> None:
+    data = RolloutDataModule(
+        lambda: GymMazeEnv(DoublePrecision()), n_envs=2, n_rollout_steps=8, epoch_length=2, evaluators={}
+    )
+    module = kind(spec=data.spec, capture="off", **({"batch_size": 8} if kind is PPO else {}))
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    kit.make_trainer().fit(module, data)
+    for parameter, value in zip(module.parameters(), before, strict=True):
+        assert parameter.dtype == torch.float32 and not torch.equal(parameter, value)

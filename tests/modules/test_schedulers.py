@@ -220,6 +220,47 @@ def test_resuming_ends_where_the_whole_run_ends(kit: SimpleNamespace, tmp_path: 
         assert differences(whole, resumed) == [], point
 
 
+class SaveEach(pl.callbacks.Checkpoint):
+    """Keeps a checkpoint of each epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        trainer.save_checkpoint(self.folder / f"{trainer.current_epoch + 1}.ckpt")
+
+
+def lenient(optimizer: Any) -> Any:
+    return {
+        "optimizer": optimizer,
+        "lr_scheduler": {"scheduler": plateau(optimizer), "monitor": RETURNS, "strict": False},
+    }
+
+
+@pytest.mark.filterwarnings("ignore:.*which has no value")
+def test_a_value_of_a_rare_evaluation_is_monitored_until_the_next_one_also_when_resumed(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    kind, networks = scheduled(lenient), kit.make_actor_critic()
+
+    def run(*callbacks: Any, **options: Any) -> list[float]:
+        module = make(kit, kind, capture="off")
+        module.actor_critic = copy.deepcopy(networks)
+        watch, given = Watch(), {"enable_checkpointing": True, "check_val_every_n_epoch": 3, **options}
+        kit.fit(module, epochs=7, length=1, callbacks=[watch, *callbacks], **given)
+        return watch.rates
+
+    whole = run(SaveEach(tmp_path))
+    # The evaluation after epoch 3 is the best so far; from epoch 4 on, the value does not improve.
+    assert whole == pytest.approx([0.01] * 4 + [0.01 / 2**index for index in (1, 2, 3)])
+    for epoch in range(3, 7):
+        path = tmp_path / f"{epoch}.ckpt"
+        assert run(SaveEach(tmp_path / "second"), ckpt_path=path) == whole[epoch:]
+        if epoch < 6:
+            again = tmp_path / "second" / f"{epoch + 1}.ckpt"
+            assert run(Quiet(), ckpt_path=again) == whole[epoch + 1 :]
+
+
 class Halves(AlgorithmModule):
     """Policy and critic with optimisers of their own, one of them not flat, both with a scheduler."""
 

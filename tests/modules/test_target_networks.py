@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from gymnasium import spaces
+from torch import Tensor, nn
 
-from maze_pl.modules import soft_update, target_copy
+from maze_pl.core.batches import ReplayBatch, TransitionBatch
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions import DeterministicProbabilityDistribution, EpsilonGreedyProbabilityDistribution
+from maze_pl.modules import DQN, TD3, AlgorithmModule, soft_update, target_copy
+from maze_pl.modules.target_networks import copies_in_targets
+from maze_pl.perception import (
+    CustomModelComposer,
+    FlattenConcatStateActionValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateActionCriticComposer,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
 
 def test_a_target_is_a_separate_copy_that_requires_no_gradient() -> None:
@@ -45,3 +61,88 @@ def test_a_target_moves_by_a_fraction_of_the_way(tau: float) -> None:
     for name, tensor in network.state_dict().items():
         expected = before[name] + tau * (tensor - before[name]) if tensor.is_floating_point() else before[name]
         assert torch.allclose(target.state_dict()[name], expected), name
+
+
+def test_copies_of_layers_are_found_wherever_the_module_is_copied() -> None:
+    class Learner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+            self.target = target_copy(self.network)
+            self.target_of_norm = target_copy(self.network[1])
+            self.slower = target_copy(self.target)
+
+    learner = Learner()
+    assert len(learner.state_dict()) == 3 * 7 + 5 and len(list(learner.target.modules())) == 3
+    for one in (learner, copy.deepcopy(learner)):
+        found = copies_in_targets(one, [one.network[1]])
+        expected = [one.target[1], one.target_of_norm, one.slower[1]]
+        assert list(map(id, found)) == list(map(id, expected))
+        assert copies_in_targets(one, [nn.BatchNorm1d(2)]) == []
+
+
+# ----------------------------------------------------------------------------------------------- frozen statistics
+
+
+class Normalised(nn.Module):
+    """A policy with statistics of an encoder that was trained before."""
+
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any) -> None:
+        super().__init__()
+        ((self.output, (n_outputs,)),) = action_logits_shapes.items()
+        self.body = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh())
+        self.body[1].running_mean.fill_(0.3)
+        self.body[1].running_var.fill_(4.0)
+        self.head = nn.Linear(8, n_outputs)
+
+    def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {self.output: self.head(self.body(observation["view"]))}
+
+
+HEADS: dict[type, Any] = {DQN: spaces.Discrete(2), TD3: spaces.Box(-1.0, 1.0, (1,))}
+DISTRIBUTIONS = {DQN: EpsilonGreedyProbabilityDistribution, TD3: DeterministicProbabilityDistribution}
+
+
+def make(kind: type[AlgorithmModule], **options: Any) -> Any:
+    torch.manual_seed(0)
+    critic = partial(FlattenConcatStateActionValueNet, hidden_units=[4])
+    config = [{"action_space": spaces.Space, "distribution": DISTRIBUTIONS[kind]}]
+    composer = CustomModelComposer(
+        ProbabilisticPolicyComposer([Normalised]),
+        SharedStateActionCriticComposer([critic]) if kind is TD3 else None,
+        config,
+    )
+    spec = Spec({0: StepSpec(spaces.Dict({"view": spaces.Box(-1, 1, (3,))}), spaces.Dict({"act": HEADS[kind]}))})
+    return kind(networks=composer, spec=spec, frozen=["policy.networks.*.body.*"], **options)
+
+
+def batch(kind: type, seed: int) -> ReplayBatch:
+    generator = torch.Generator().manual_seed(seed)
+    before, after = torch.randn(2, 2, 6, 3, generator=generator)
+    action = torch.randint(2, (2, 6), generator=generator)
+    if kind is TD3:
+        action = action.unsqueeze(-1).float()
+    zeros = torch.zeros(2, 6, dtype=torch.int64)
+    acts = TransitionBatch({"view": before}, {"act": action}, zeros, {"view": after}, zeros + 1.0, zeros + 0.9)
+    return ReplayBatch({0: acts}, 2, None)
+
+
+@pytest.mark.parametrize("kind", [DQN, TD3])
+@pytest.mark.parametrize("capture", ["off", pytest.param("auto", marks=pytest.mark.slow)])
+def test_copies_of_frozen_layers_keep_their_statistics(kit: SimpleNamespace, kind: Any, capture: str) -> None:
+    module = make(
+        kind, capture=capture, tau=0.5, **({"policy_delay": 1} if kind is TD3 else {"target_update_interval": 1})
+    )
+    kit.fit(module, partial(batch, kind), 2)
+    assert module.capture_refusal is None
+    networks = [module.policy, module.target_policy if kind is TD3 else module.target.policy]
+    for policy in networks:
+        norm = policy.networks[0][0].body[1]
+        assert not norm.training and policy.networks[0][0].head.training
+        assert bool((norm.running_mean == 0.3).all()) and bool((norm.running_var == 4.0).all())
+    if kind is DQN:  # the target is what the copy gives in evaluation mode
+        acts = next(iter(batch(DQN, 9).updates()))[0]
+        following, reward, discount = acts.outcome
+        values = [copy.deepcopy(one.networks[0][0]).eval()(following)["act"] for one in networks]
+        target = reward + discount * values[1].gather(-1, values[0].argmax(-1, keepdim=True)).squeeze(-1)
+        torch.testing.assert_close(module._next_value(0, following, acts.agent_id) * discount + reward, target)

@@ -40,7 +40,7 @@ class FlatAdam(FlatOptimizer, Adam):
         if decoupled_weight_decay:
             for group in self.param_groups:
                 group["decoupled_weight_decay"] = True
-        self._steps: list[Tensor] = []  # by group
+        self._steps: list[Tensor] = []  # by stretch
         self._bind()
 
     def state_dict(self) -> dict[str, Any]:
@@ -51,17 +51,19 @@ class FlatAdam(FlatOptimizer, Adam):
         return state
 
     def _bind(self) -> None:
-        self._steps = []
         super()._bind()
         self._one = torch.ones((), device=self.gradient.device)  # adding it costs a third of adding a number
 
-    def _restore(self, index: int, group: dict[str, Any]) -> None:
-        device = group["params"][0].device if group["params"] else None
-        steps = torch.zeros((), dtype=torch.float32, device=device)
-        for parameter in group["params"]:
-            if "step" in self.state.get(parameter, {}):
-                steps.copy_(self.state[parameter]["step"])
-        self._steps.append(steps)
+    def _divide(self) -> None:
+        self._steps = []
+        super()._divide()
+
+    def _age(self, parameter: Tensor) -> float:
+        return float(self.state.get(parameter, {}).get("step", 0.0))
+
+    def _restore(self, parameter: Tensor) -> None:
+        age = self._age(parameter)
+        self._steps.append(torch.full((), age, dtype=torch.float32, device=parameter.device))
 
     def _state_of(self, index: int, moments: dict[str, Tensor]) -> dict[str, Any]:
         return {"step": self._steps[index], **moments}

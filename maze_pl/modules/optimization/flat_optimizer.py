@@ -6,8 +6,9 @@ gradient and its reduction over ranks are one operation each.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,12 +26,31 @@ def limit_norm(gradient: Tensor, largest: float) -> Tensor:
     return norm
 
 
+class Stretch(NamedTuple):
+    """Consecutive parameters of a group that took the same steps, all trained or all frozen.
+
+    Attributes:
+        group: Index of the group.
+        parameters: The parameters.
+        low: Index of their first number in the buffers.
+        high: Index after their last number.
+        is_trained: True if they require a gradient.
+    """
+
+    group: int
+    parameters: list[Tensor]
+    low: int
+    high: int
+    is_trained: bool
+
+
 class FlatOptimizer(Optimizer):
     """Base of optimisers of torch whose state lives in flat buffers.
 
     A subclass also derives from the optimiser of torch, whose `param_groups`, `state_dict` and
     results it reproduces. Differences: a missing gradient counts as zero; a group with a learning
-    rate of 0 is skipped entirely, including its state; `zero_grad` always zeroes.
+    rate of 0 is skipped entirely, including its state; `zero_grad` always zeroes. Parameters that
+    no longer require a gradient are skipped in the same way, until they require one again.
 
     The parameters become views of one buffer, their `grad` views of another. Calls that replace
     them (`module.double()`, `module.zero_grad()`) are detected and repaired at the next step.
@@ -40,12 +60,13 @@ class FlatOptimizer(Optimizer):
         gradient: [number of parameters] the gradient of all groups, in their order.
 
     Raises:
-        ValueError: Parameters differ in type or device, or require no gradient.
+        ValueError: Parameters differ in type or device, or require no gradient when they are added.
     """
 
     _moments: ClassVar[tuple[str, ...]] = ()
     """Names of the state that has the shape of its parameter."""
     _pointers: Sequence[int] = ()  # empty in a copy too
+    _trained: Sequence[bool] = ()
     _called_with: Sequence[Arguments] = ()
 
     @abstractmethod
@@ -58,26 +79,47 @@ class FlatOptimizer(Optimizer):
 
         Args:
             arguments: Their options.
-            indices: Indices of the groups.
-            buffers: For parameters, gradients and each of the moments, the parts of the groups.
+            indices: Indices of the stretches.
+            buffers: For parameters, gradients and each of the moments, the parts of the stretches.
         """
 
     @abstractmethod
-    def _restore(self, index: int, group: dict[str, Any]) -> None:
-        """Restore what the state of a group has besides its moments, from `self.state`."""
+    def _age(self, parameter: Tensor) -> Hashable:
+        """Return what the state of a parameter has besides its moments, from `self.state`."""
+
+    @abstractmethod
+    def _restore(self, parameter: Tensor) -> None:
+        """Restore what the next stretch has besides its moments, from its first parameter's state."""
 
     @abstractmethod
     def _state_of(self, index: int, moments: dict[str, Tensor]) -> dict[str, Any]:
         """Return the state of a parameter.
 
         Args:
-            index: Index of its group.
+            index: Index of its stretch.
             moments: Views of the moments, by name.
         """
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, as in torch.
+
+        Raises:
+            ValueError: A parameter requires no gradient.
+        """
+        super().add_param_group(param_group)
+        if not all(parameter.requires_grad for parameter in self.param_groups[-1]["params"]):
+            name = type(self).__name__
+            raise ValueError(f"{name} got a parameter that requires no gradient; leave it out")
+
     def active_parameters(self) -> list[Tensor]:
-        """Return the parameters of the groups that a step would change, in order."""
-        return [parameter for group in self.param_groups if group["lr"] != 0.0 for parameter in group["params"]]
+        """Return the parameters that a step would change, in order."""
+        self._repair()
+        return [parameter for stretch in self._active() for parameter in stretch.parameters]
+
+    def _active(self) -> list[Stretch]:
+        """Return the stretches that a step would change."""
+        groups = self.param_groups
+        return [one for one in self._stretches if one.is_trained and groups[one.group]["lr"] != 0.0]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Set all gradients to zero; they are never set to None."""
@@ -91,7 +133,7 @@ class FlatOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters of all groups whose learning rate is not 0.
+        """Update the `active_parameters`.
 
         Args:
             closure: Function that recomputes the gradients; its result is returned.
@@ -115,16 +157,16 @@ class FlatOptimizer(Optimizer):
             self._step_of(arguments, indices, buffers)
 
     def _grouped(self, every: Sequence[Arguments]) -> dict[Arguments, tuple[list[int], list[list[Tensor]]]]:
-        """Return one call for all active groups with equal options: their indices, and parts of the buffers."""
+        """Return one call for all active stretches with equal options: indices, parts of the buffers."""
         calls: dict[Arguments, tuple[list[int], list[list[Tensor]]]] = {}
-        for index, arguments in enumerate(every):
-            low, high = self._bounds[index]
-            if arguments[0] == 0.0 or low == high:
+        for index, stretch in enumerate(self._stretches):
+            arguments = every[stretch.group]
+            if arguments[0] == 0.0 or not stretch.is_trained:
                 continue
             indices, parts = calls.setdefault(arguments, ([], [[] for _ in self._buffers]))
             indices.append(index)
             for part, buffer in zip(parts, self._buffers, strict=True):
-                part.append(buffer[low:high])
+                part.append(buffer[stretch.low : stretch.high])
         return calls
 
     def active_gradient(self) -> Tensor | None:
@@ -133,42 +175,35 @@ class FlatOptimizer(Optimizer):
         All gradients are set to zero.
         """
         self.zero_grad()
-        groups = zip(self.param_groups, self._bounds, strict=True)
-        bounds = [(low, high) for group, (low, high) in groups if group["lr"] != 0.0 and low < high]
-        if not bounds or sum(high - low for low, high in bounds) != bounds[-1][1] - bounds[0][0]:
+        active = self._active()
+        n_numbers = sum(stretch.high - stretch.low for stretch in active)
+        if not active or n_numbers != active[-1].high - active[0].low:
             return None
-        return self.gradient[bounds[0][0] : bounds[-1][1]]
+        return self.gradient[active[0].low : active[-1].high]
 
     @torch.no_grad()
     def _bind(self) -> None:
         """Turn parameters, gradients and state into views of new buffers, keeping their values."""
         name = type(self).__name__
-        everything = [parameter for group in self.param_groups for parameter in group["params"]]
+        everything = self._every_parameter()
         if len({(parameter.dtype, parameter.device) for parameter in everything}) > 1:
             raise ValueError(f"{name} needs all parameters to be of one type and on one device")
-        if not all(parameter.requires_grad for parameter in everything):
-            raise ValueError(f"{name} got a parameter that requires no gradient; leave it out")
         parameters = torch.cat([parameter.detach().reshape(-1) for parameter in everything])
         # The parameters themselves, their gradients, and the moments.
         self._buffers = [parameters, *(torch.zeros_like(parameters) for _ in ("gradient", *self._moments))]
-        self.gradient, self._called_with = self._buffers[1], ()
-        self._bounds: list[tuple[int, int]] = []
+        self.gradient = self._buffers[1]
         self._views: list[tuple[Tensor, Tensor]] = []  # parameters and their gradients
         stop = 0
-        for index, group in enumerate(self.param_groups):
-            low = stop
-            self._restore(index, group)
-            for parameter in group["params"]:
-                start, stop = stop, stop + parameter.numel()
-                self._bind_parameter(index, parameter, [buffer[start:stop] for buffer in self._buffers])
-            self._bounds.append((low, stop))
+        for parameter in everything:
+            start, stop = stop, stop + parameter.numel()
+            self._bind_parameter(parameter, [buffer[start:stop] for buffer in self._buffers])
         self._pointers = [parameter.data_ptr() for parameter in everything]
+        self._divide()
 
-    def _bind_parameter(self, index: int, parameter: Tensor, parts: Sequence[Tensor]) -> None:
+    def _bind_parameter(self, parameter: Tensor, parts: Sequence[Tensor]) -> None:
         value, gradient, *moments = (part.view(parameter.shape) for part in parts)
-        named = dict(zip(self._moments, moments, strict=True))
         state = self.state.get(parameter, {})
-        for name, moment in named.items():
+        for name, moment in zip(self._moments, moments, strict=True):
             if state.get(name) is not None:
                 moment.copy_(state[name])
         if parameter.grad is not None:
@@ -176,15 +211,47 @@ class FlatOptimizer(Optimizer):
         parameter.grad = None
         parameter.data = value
         parameter.grad = gradient
-        kept = self._state_of(index, named)
-        if kept:
-            self.state[parameter] = kept
         self._views.append((parameter, gradient))
 
+    def _divide(self) -> None:
+        """Divide the groups into stretches, and give each parameter its state."""
+        self._called_with = ()
+        self._trained = [parameter.requires_grad for parameter in self._every_parameter()]
+        self._stretches: list[Stretch] = []
+        stop = 0
+        for index, group in enumerate(self.param_groups):
+            for (is_trained, _), alike in groupby(group["params"], self._history):
+                parameters = list(alike)
+                low = stop
+                self._restore(parameters[0])
+                for parameter in parameters:
+                    start, stop = stop, stop + parameter.numel()
+                    self._keep_state(parameter, start, stop)
+                self._stretches.append(Stretch(index, parameters, low, stop, is_trained))
+
+    def _history(self, parameter: Tensor) -> tuple[bool, Hashable]:
+        """Return what the parameters of a stretch have in common."""
+        return parameter.requires_grad, self._age(parameter)
+
+    def _keep_state(self, parameter: Tensor, start: int, stop: int) -> None:
+        """Give a parameter of the next stretch its state, with moments of these places in the buffers."""
+        moments = {}
+        for name, buffer in zip(self._moments, self._buffers[2:], strict=True):
+            moments[name] = buffer[start:stop].view(parameter.shape)
+        kept = self._state_of(len(self._stretches), moments)
+        if kept:
+            self.state[parameter] = kept
+
+    def _every_parameter(self) -> list[Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
     def _repair(self) -> None:
-        """Bind groups that were added, and views that were replaced, since the last step."""
-        if self._pointers != [item.data_ptr() for group in self.param_groups for item in group["params"]]:
+        """Notice what has changed since the last step: groups, replaced views, frozen parameters."""
+        everything = self._every_parameter()
+        if self._pointers != [parameter.data_ptr() for parameter in everything]:
             self._bind()
+        elif self._trained != [parameter.requires_grad for parameter in everything]:
+            self._divide()
         for parameter, gradient in self._views:
             if parameter.grad is not gradient:
                 gradient.copy_(torch.zeros_like(gradient) if parameter.grad is None else parameter.grad.detach())

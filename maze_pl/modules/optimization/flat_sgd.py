@@ -38,16 +38,18 @@ class FlatSGD(FlatOptimizer, SGD):
     ) -> None:
         options: dict[str, Any] = {"momentum": momentum, "dampening": dampening, "nesterov": nesterov}
         super().__init__(params, lr=lr, weight_decay=weight_decay, fused=True, **options)
-        self._has_momentum: list[bool] = []  # by group: a step has filled its part of the buffer
+        self._has_momentum: list[bool] = []  # by stretch: a step has filled its part of the buffer
         self._bind()
 
-    def _bind(self) -> None:
+    def _divide(self) -> None:
         self._has_momentum = []
-        super()._bind()
+        super()._divide()
 
-    def _restore(self, index: int, group: dict[str, Any]) -> None:
-        states = [self.state.get(parameter, {}) for parameter in group["params"]]
-        self._has_momentum.append(any(state.get("momentum_buffer") is not None for state in states))
+    def _age(self, parameter: Tensor) -> bool:
+        return self.state.get(parameter, {}).get("momentum_buffer") is not None
+
+    def _restore(self, parameter: Tensor) -> None:
+        self._has_momentum.append(self._age(parameter))
 
     def _state_of(self, index: int, moments: dict[str, Tensor]) -> dict[str, Any]:
         return moments if self._has_momentum[index] else {}
@@ -73,13 +75,13 @@ class FlatSGD(FlatOptimizer, SGD):
             self._note_momentum(indices)
 
     def _note_momentum(self, indices: list[int]) -> None:
-        """Show the momentum in the state of groups that took their first step."""
+        """Show the momentum in the state of stretches that took their first step."""
         for index in indices:
             if self._has_momentum[index]:
                 continue
             self._has_momentum[index] = True
-            start = self._bounds[index][0]
-            for parameter in self.param_groups[index]["params"]:
+            start = self._stretches[index].low
+            for parameter in self._stretches[index].parameters:
                 stop = start + parameter.numel()
                 self.state[parameter] = {"momentum_buffer": self._buffers[2][start:stop].view(parameter.shape)}
                 start = stop

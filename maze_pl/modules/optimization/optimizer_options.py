@@ -16,7 +16,8 @@ from maze_pl.modules.optimization.flat_adam import FlatAdam
 from maze_pl.modules.optimization.flat_sgd import FlatSGD
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.optimization.parameter_names import matches, names_of, own_tensors, refuse_unmatched
-from maze_pl.schedules import described, value_at
+from maze_pl.modules.target_networks import copies_in_targets
+from maze_pl.schedules import Coefficient, described, value_at
 
 OptimizerFactory = Callable[[Any], Optimizer]
 """Function from parameter groups to an optimiser: a class of optimisers, or one with some arguments bound."""
@@ -104,11 +105,15 @@ class OptimizerOptions:
             taken.update(found)
 
     def modules_at_rest(self) -> list[nn.Module]:
-        """Return frozen layers with buffers, such as the statistics of batch normalisation."""
+        """Return frozen layers with buffers, such as the statistics of batch normalisation.
+
+        The copies of such layers in target networks are frozen with them.
+        """
         if not self.frozen:
             return []
         names = names_of(self._module)
-        return [part for part in self._module.modules() if self._is_at_rest(part, names)]
+        layers = [part for part in self._module.modules() if self._is_at_rest(part, names)]
+        return layers + copies_in_targets(self._module, layers)
 
     def _is_at_rest(self, part: nn.Module, names: Mapping[int, list[str]]) -> bool:
         """True for a module without parts that has buffers, if all of its tensors are frozen."""
@@ -196,6 +201,13 @@ class OptimizerOptions:
         """True for an optimiser that `make` has returned: its learning rates follow the options."""
         return any(made is optimizer for made, _ in self._made)
 
+    def n_groups(self, optimizer: Optimizer) -> int:
+        """Return the number of groups that `make` gave an optimiser; all groups of other optimisers."""
+        for made, kept in self._made:
+            if made is optimizer:
+                return len(kept)
+        return len(optimizer.param_groups)
+
     def restore_options(self) -> None:
         """Give groups the options of the configuration, after a checkpoint has restored those of its run."""
         for optimizer, kept in self._made:
@@ -203,21 +215,18 @@ class OptimizerOptions:
                 for group, options in zip(optimizer.param_groups, kept, strict=True):
                     group.update({name: value for name, value in options.items() if name != "lr"})
 
-    def rate(self, pattern: str, learning_rate: float, factor: float, progress: Callable[[], float]) -> float:
+    def rate(self, pattern: str, lr: Coefficient, factor: float, progress: Callable[[], float]) -> float:
         """Return the learning rate of the parameters of a pattern.
 
         Args:
             pattern: The pattern.
-            learning_rate: Learning rate of the algorithm.
-            factor: Share of its first value that `lr_schedule` leaves.
+            lr: Its option `lr`.
+            factor: Share of its first value that `lr_schedule` leaves of a number.
             progress: Function that returns the progress of the run.
         """
-        own = self.groups[pattern].lr
-        if own is None:
-            return learning_rate
-        if not callable(own):
-            return own * factor
-        return value_at(f"optimizer_groups[{pattern!r}].lr", own, progress(), check_not_negative)
+        if not callable(lr):
+            return lr * factor
+        return value_at(f"optimizer_groups[{pattern!r}].lr", lr, progress(), check_not_negative)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return the options as plain values; others become text, which no constructor accepts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 
 import pytorch_lightning as pl
@@ -94,7 +94,7 @@ def make_plan(
     *,
     skip_idle: bool = False,
 ) -> StepPlan:
-    """Plan the steps of an optimiser whose learning rates are set.
+    """Plan the steps of an optimiser whose learning rates are set; frozen parameters are left out.
 
     Args:
         module: The algorithm, attached to its trainer.
@@ -116,10 +116,12 @@ def make_plan(
             parameter.grad = None  # so that the optimiser skips it
     is_unobserved = _is_unobserved(module, optimizer)
     direct = gradient is not None and is_unobserved
-    if not parameters:  # all learning rates are 0
+    if not parameters:  # all learning rates are 0, or everything is frozen
         gradient, owner = torch.zeros(0, device=module.device), None
     elif gradient is None:  # traces write into one tensor
         gradient = torch.zeros_like(parameters_to_vector(parameters))
+    if owner is not None:
+        owner = replace(owner, settings=(*owner.settings, _frozen(optimizer)))
     return StepPlan(
         index=index,
         is_only=isinstance(module.optimizers(), LightningOptimizer),
@@ -135,13 +137,21 @@ def make_plan(
 
 
 def _active_and_idle(optimizer: Optimizer, skip_idle: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the parameters that a step changes, and those of groups with a learning rate of 0."""
+    """Return the parameters that a step changes, and others: frozen, or with a learning rate of 0."""
     active: list[Tensor] = []
     idle: list[Tensor] = []
     for group in optimizer.param_groups:
-        chosen = idle if skip_idle and group["lr"] == 0.0 else active
-        chosen += group["params"]
+        is_idle = skip_idle and group["lr"] == 0.0
+        for parameter in group["params"]:
+            chosen = idle if is_idle or not parameter.requires_grad else active
+            chosen.append(parameter)
     return active, idle
+
+
+def _frozen(optimizer: Optimizer) -> tuple[int, ...]:
+    """Return the places of parameters that require no gradient, frozen by a callback."""
+    every = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return tuple(place for place, parameter in enumerate(every) if not parameter.requires_grad)
 
 
 def _is_shipped(module: pl.LightningModule, optimizer: Optimizer) -> bool:

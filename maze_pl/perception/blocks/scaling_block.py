@@ -15,7 +15,8 @@ class ScalingBlock(PerceptionBlock):
 
         y = (x - low) / (high - low)
 
-    For bytes, other integers between bounds, and categories that are to count as numbers.
+    For bytes, other integers between bounds, and categories that are to count as numbers. Large
+    integers, such as times in seconds since 1970, keep their differences.
 
     Args:
         in_keys: Name of the input, of any type.

@@ -1,0 +1,133 @@
+"""Log-probabilities of actions as environments receive them, against integrals and other implementations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from maze_pl.core.spaces import environment_actions
+from maze_pl.distributions import (
+    BetaProbabilityDistribution,
+    CategoricalProbabilityDistribution,
+    DeterministicProbabilityDistribution,
+    DiagonalGaussianProbabilityDistribution,
+    DictProbabilityDistribution,
+    SquashedGaussianProbabilityDistribution,
+)
+
+GAUSSIAN = DiagonalGaussianProbabilityDistribution
+
+
+def log_of_normal(action: float, mean: float, std: float, low: float, high: float) -> float:
+    """One clipped component, with many digits."""
+    with mpmath.workdps(60):
+        mean, std = mpmath.mpf(mean), mpmath.mpf(std)
+        if action <= low and action >= high:
+            return 0.0
+        if action <= low:
+            return float(mpmath.log(mpmath.ncdf((low - mean) / std)))
+        if action >= high:
+            return float(mpmath.log(mpmath.ncdf((mean - high) / std)))
+        return float(mpmath.log(mpmath.npdf(action, mean, std)))
+
+
+BOUNDS = {
+    "both": ([-1.0, -0.3], [1.0, 0.7]),
+    "only_low": ([0.1, -1.0], [np.inf, np.inf]),
+    "only_high": ([-np.inf, -np.inf], [0.1, 2.0]),
+    "none": ([-np.inf, -np.inf], [np.inf, np.inf]),
+    "mixed": ([-0.1, -np.inf], [np.inf, 0.3]),
+    "one_value": ([0.5, -1.0], [0.5, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("stored", [np.float32, np.float64])
+def test_a_bound_has_the_probability_of_all_that_is_clipped_to_it(name: str, dtype: Any, stored: Any) -> None:
+    low, high = (np.array(bound, dtype) for bound in BOUNDS[name])
+    space = spaces.Box(low, high, (2,), dtype)
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(300, 4, generator=generator)
+    distribution = GAUSSIAN(logits, space)
+    action = environment_actions(space, distribution.sample(generator).numpy()).astype(stored)
+    found = distribution.environment_log_prob(torch.from_numpy(action))
+    mean, std = logits[:, :2].double().numpy(), logits[:, 2:].double().exp().numpy()
+    single_low, single_high, single = low.astype(np.float32), high.astype(np.float32), action.astype(np.float32)
+    for n in range(300):
+        numbers = [(float(x), float(m), float(s)) for x, m, s in zip(single[n], mean[n], std[n], strict=True)]
+        edges = zip(single_low, single_high, strict=True)
+        terms = [log_of_normal(*part, float(a), float(b)) for part, (a, b) in zip(numbers, edges, strict=True)]
+        assert float(found[n]) == pytest.approx(sum(terms), rel=2e-4, abs=2e-4)
+
+
+def test_probabilities_and_densities_add_up_to_one() -> None:
+    space = spaces.Box(-1.0, 2.0, (1,))
+    logits = torch.tensor([1.4, 0.3], dtype=torch.float64)
+    distribution = GAUSSIAN(logits, space)
+    inside = torch.linspace(-1.0, 2.0, 30_001, dtype=torch.float64)[1:-1, None]
+    mass = distribution.environment_log_prob(torch.tensor([[-1.0], [2.0]])).exp().sum()
+    total = distribution.environment_log_prob(inside).exp().sum() * 1e-4 + mass
+    assert float(total) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_tails_far_away_have_finite_values_and_gradients() -> None:
+    space = spaces.Box(np.float32([-1.0, -np.inf, -1.0]), np.float32([1.0, np.inf, np.inf]))
+    logits = torch.tensor([50.0, 0.0, 90.0, -1.0, 0.0, -1.0], requires_grad=True)
+    action = torch.tensor([[-1.0, 3.0, -1.0], [1.0, -3.0, 5.0]])
+    found = GAUSSIAN(logits.expand(2, -1), space).environment_log_prob(action)
+    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    assert found.isfinite().all() and gradient.isfinite().all()
+    std = math.exp(-1.0)
+    expected = log_of_normal(-1.0, 50.0, std, -1.0, 1.0) + log_of_normal(3.0, 0.0, 1.0, -9.0, 9.0)
+    expected += log_of_normal(-1.0, 90.0, std, -1.0, 1e9)
+    assert float(found[0].detach()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_actions_beyond_the_bounds_are_received_as_the_bounds() -> None:
+    distribution = GAUSSIAN(torch.tensor([0.2, 0.1]), spaces.Box(-1.0, 1.0, (1,)))
+    found = distribution.environment_log_prob(torch.tensor([[-7.0], [-1.0], [4.0], [1.0]]))
+    assert found[0] == found[1] and found[2] == found[3] and found[0] != found[2]
+
+
+def test_noise_that_ends_at_the_bounds_has_probabilities_there() -> None:
+    space = spaces.Box(-2.0, 4.0, (1,))
+    distribution = DeterministicProbabilityDistribution(torch.full((2000, 1), 0.9), space)
+    distribution.exploration = 0.4
+    action = distribution.sample(torch.Generator().manual_seed(0))
+    found = distribution.environment_log_prob(action)
+    mean, std = float(distribution.deterministic_sample()[0]), 3.0 * 0.4
+    expected = [log_of_normal(float(one), mean, std, -2.0, 4.0) for one in action]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+    is_high = action.squeeze(-1) == 4.0
+    assert is_high.any() and float(is_high.float().mean()) == pytest.approx(math.exp(found[is_high][0]), abs=0.03)
+
+
+@pytest.mark.parametrize("mean", [-14.0, -9.2, 0.3, 8.7, 14.0])
+def test_a_saturated_squashed_gaussian_has_the_probabilities_of_its_rounded_samples(mean: float) -> None:
+    space = spaces.Box(-1.0, 1.0, (1,))
+    distribution = SquashedGaussianProbabilityDistribution(torch.tensor([mean, 0.0]).expand(20_000, -1), space)
+    action = distribution.sample(torch.Generator().manual_seed(1))
+    found = distribution.environment_log_prob(action)
+    for bound in (-1.0, 1.0):
+        is_there = action.squeeze(-1) == bound
+        share = float(is_there.float().mean())
+        mass = float(distribution.environment_log_prob(torch.full_like(action, bound))[0].exp())
+        assert share == pytest.approx(mass, abs=0.02)
+    inside = action.squeeze(-1).abs() < 1.0
+    torch.testing.assert_close(found[inside], distribution.log_prob(action)[inside])
+
+
+def test_other_heads_are_received_as_they_are() -> None:
+    generator = torch.Generator().manual_seed(2)
+    beta = BetaProbabilityDistribution(torch.randn(5, 4, generator=generator), spaces.Box(0.0, 1.0, (2,)))
+    option = CategoricalProbabilityDistribution(torch.randn(5, 3, generator=generator), spaces.Discrete(3))
+    joint = DictProbabilityDistribution({"beta": beta, "option": option})
+    action = joint.sample(generator)
+    torch.testing.assert_close(joint.environment_log_prob(action), joint.log_prob(action))
