@@ -67,7 +67,7 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         """Write the checkpoint if the evaluation of this epoch is the best."""
         if self._evaluated:
             if self.monitor not in trainer.callback_metrics:
-                keep_last(trainer, pl_module)
+                keep_last(trainer)
                 raise unknown_value(self, str(self.monitor), trainer.callback_metrics)
             super().on_train_epoch_end(trainer, pl_module)
         self._evaluated = False

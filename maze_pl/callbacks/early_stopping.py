@@ -51,6 +51,9 @@ class EarlyStopping(callbacks.EarlyStopping):
             for callback in trainer.checkpoint_callbacks:
                 if isinstance(callback, BestCheckpoint):
                     self._follow(callback)
+        interval = trainer.val_check_interval  # 1 is a batch, 1.0 an epoch; Lightning confuses them here
+        is_by_epoch = interval == 1.0 and isinstance(interval, float) and trainer.check_val_every_n_epoch == 1
+        self._check_on_train_epoch_end = is_by_epoch
         super().setup(trainer, pl_module, stage)
 
     def _follow(self, best: BestCheckpoint) -> None:

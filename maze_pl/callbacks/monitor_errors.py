@@ -5,6 +5,7 @@ from typing import Any
 
 from pytorch_lightning import callbacks
 
+from maze_pl.config.messages import UNKNOWN_VALUE
 from maze_pl.config.search_path import suggestion
 
 
@@ -19,5 +20,5 @@ def unknown_value(callback: callbacks.Callback, monitor: str, metrics: Mapping[s
     short = sorted(name for name in metrics if "_" not in name.partition("/")[0])
     name = f"{type(callback).__name__}(monitor={monitor!r})"
     known = f"{', '.join(short)}, and the columns of metrics.csv"
-    fault = f"evaluations do not have this value; they have {known}"
+    fault = f"{UNKNOWN_VALUE}; they have {known}"
     return ValueError(f"{name}: {fault}{suggestion(monitor, metrics)}")

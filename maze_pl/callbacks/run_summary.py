@@ -41,13 +41,14 @@ class RunSummary(callbacks.Callback):
         seconds = self._ended_at - self._began_at
         steps = env_steps(pl_module)
         new = steps - self._began_with
-        reason, more = _end(trainer)
+        reason, more = self._end(trainer)
         run_dir = shlex.quote(self.run_dir)
         commands: list[str] = []
         callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
         if any(isinstance(callback, LastCheckpoint) for callback in callbacks):
             commands.append(f"maze-pl validate {run_dir}{self._option}")
-            commands.append(f"maze-pl fit --resume {run_dir}{more}{self._option}")
+            if more is not None:
+                commands.append(f"maze-pl fit --resume {run_dir}{more}{self._option}")
         commands += [dashboard.view_command for dashboard in dashboards(trainer)]
         total = f"{steps:,} env steps" + (f", {new:,} of them" if self._began_with else "")
         rate = f"{new / max(seconds, 1e-9):,.0f} env steps/s"
@@ -55,25 +56,27 @@ class RunSummary(callbacks.Callback):
         say(trainer, f"ended: {reason}\n{duration}\nrun directory: {self.run_dir}\nnext:")
         say(trainer, "\n".join(f"  {command}" for command in commands if command))
 
-
-def _end(trainer: pl.Trainer) -> tuple[str, str]:
-    """Return the reason why training ended, and the option with which it would continue."""
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, StopAtReturn) and callback.threshold is not None and not callback.missed:
-            reason = f"{callback.monitor} has reached {callback.threshold}"
-            return reason, " --stop_at_return.threshold null"
-        if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
-            reason = f"{callback.monitor} has not improved for {callback.patience} evaluations"
-            return reason, f" --early_stopping.patience {2 * callback.patience}"
-    for timer in trainer.callbacks:  # type: ignore[attr-defined]
-        remaining = timer.time_remaining() if isinstance(timer, callbacks.Timer) else None
-        if remaining is not None and remaining <= 0:
-            reason = "the time limit of trainer.max_time or a Timer was reached"
-            return reason, " --trainer.max_time null"
-    if 0 < trainer.max_steps <= trainer.global_step:
-        reason = f"max_steps={trainer.max_steps} optimiser steps reached"
-        return reason, " --trainer.max_steps -1"
-    if trainer.current_epoch == trainer.max_epochs:
-        reason = f"max_epochs={trainer.max_epochs} reached"
-        return reason, f" --trainer.max_epochs {2 * trainer.max_epochs}"
-    return f"after epoch {trainer.current_epoch}", ""
+    def _end(self, trainer: pl.Trainer) -> tuple[str, str | None]:
+        """Return the reason why training ended, and the option with which it would continue, if there is one."""
+        others: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for callback in others:
+            if isinstance(callback, StopAtReturn) and callback.threshold is not None and not callback.missed:
+                reason = f"{callback.monitor} has reached {callback.threshold}"
+                return reason, " --stop_at_return.threshold null"
+            if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
+                reason = f"{callback.monitor} has not improved for {callback.patience} evaluations"
+                return reason, f" --early_stopping.patience {2 * callback.patience}"
+        for index, timer in enumerate(others):
+            remaining = timer.time_remaining() if isinstance(timer, callbacks.Timer) else None
+            if remaining is None or remaining > 0:
+                continue
+            if index > others.index(self):  # the trainer appends its own Timer
+                return "the time limit of trainer.max_time was reached", " --trainer.max_time null"
+            return "the time limit of a Timer was reached; trainer.callbacks sets it", None
+        if 0 < trainer.max_steps <= trainer.global_step:
+            reason = f"max_steps={trainer.max_steps} optimiser steps reached"
+            return reason, " --trainer.max_steps -1"
+        if trainer.current_epoch == trainer.max_epochs:
+            reason = f"max_epochs={trainer.max_epochs} reached"
+            return reason, f" --trainer.max_epochs {2 * trainer.max_epochs}"
+        return f"after epoch {trainer.current_epoch}", ""

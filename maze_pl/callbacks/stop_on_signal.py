@@ -13,7 +13,7 @@ from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnect
 from torch import distributed
 
 from maze_pl.callbacks.epoch_table import env_steps
-from maze_pl.callbacks.last_checkpoint import LastCheckpoint, keep_last
+from maze_pl.callbacks.last_checkpoint import LastCheckpoint, is_evaluated_now, is_within_epoch, keep_last
 from maze_pl.config.assembling import TRUST_OPTION
 from maze_pl.system.signals import StoppedBySignal, StopSignals
 
@@ -122,9 +122,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Stop after a rollout, unless an evaluation follows, which a resumed run would skip."""
-        interval = trainer.val_check_batch or sys.maxsize
-        is_evaluated = (trainer.fit_loop.batch_idx + 1) % interval == 0
-        if not trainer.is_last_batch and not is_evaluated:
+        if is_within_epoch(trainer) and not is_evaluated_now(trainer):
             self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -137,7 +135,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         if not number:
             self._let_interrupt(True)
             return
-        keep_last(trainer, pl_module)
+        keep_last(trainer)
         self._signals.received = number
         if trainer.is_global_zero:
             steps = f"{env_steps(pl_module):,} env steps"

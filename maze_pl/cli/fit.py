@@ -24,6 +24,7 @@ from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.callbacks.monitors import check_monitors
 from maze_pl.cli.fit_options import DEFAULT_CALLBACKS, TRAINER_DEFAULTS, UNSAVED_OPTIONS, add_run_options
 from maze_pl.cli.replaced_classes import parsing_logger
+from maze_pl.cli.run_parser import RunParser
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
 from maze_pl.config.given_objects import put_objects
@@ -144,6 +145,7 @@ class MazeCLI(LightningCLI):
             trainer_defaults=TRAINER_DEFAULTS,
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
+            parser_class=RunParser,
             parser_kwargs=parser,
         )
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from maze_pl.config.given_objects import GIVEN
 from maze_pl.config.search_path import SUFFIXES
 from maze_pl.runs.run_directory import is_first_rank
 
@@ -28,6 +29,8 @@ def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
 
     def report(record: logging.LogRecord) -> bool:
         change = _CLASS_CHANGE.match(str(record.msg))
+        if change is not None and change[2].startswith(f"{GIVEN}."):
+            return False  # an object from Python, which has no options
         is_new = change is not None and change[0] not in reported
         if change is not None and is_new and change[2] in values and is_first_rank():
             reported.add(change[0])

@@ -25,6 +25,7 @@ from maze_pl.events.display import render as render_table
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.loading import load
 from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provenance_text
+from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory, run_directory
 from maze_pl.system.atomic_files import write_file
@@ -57,6 +58,8 @@ def play(
     **others: Any,
 ) -> None:
     """Play episodes, and save them.
+
+    Wrappers that record episodes or events are left out: these options take their place.
 
     Args:
         texts: File name -> text of files that describe the rollout.
@@ -93,6 +96,7 @@ def play(
             actor = load(path, trust=trust)
         output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True, undo))
     folder = Path(run_directory(None, output_dir, "rollout", undo))
+    others["wrappers"] = without_recorders(others.get("wrappers"))
     epoch = EpochStatistics()
     events = EventLogFiles()
     file_name = "episodes" if files == "one" else None
@@ -185,12 +189,16 @@ def _report(folder: Path, played: list[Trajectory], epoch: EpochStatistics, seco
     """Write the tables of episodes and statistics, and print the statistics."""
     steps = epoch.total_step_count
     statistics = epoch.compute()
+    kpis: dict[str, None] = {}  # names in the order in which they occur; an episode may lack some
+    for trajectory in played:
+        kpis.update(dict.fromkeys(trajectory.summary.kpis))
     rows: list[Sequence[Any]] = []
     for trajectory in played:
         summary = trajectory.summary
         identity = (summary.episode_index, trajectory.episode_id, trajectory.seed)
-        rows.append((*identity, summary.reward, summary.env_steps, *summary.kpis.values()))
-    columns = ("episode", "episode_id", "seed", "return", "env_steps", *played[0].summary.kpis)
+        values = [summary.kpis.get(name, "") for name in kpis]
+        rows.append((*identity, summary.reward, summary.env_steps, *values))
+    columns = ("episode", "episode_id", "seed", "return", "env_steps", *kpis)
     _write_table(folder / "episodes.csv", columns, rows)
     numbers: list[Sequence[Any]] = []
     for key, value in statistics.items():

@@ -1,10 +1,11 @@
 """`maze-pl serve`: answers requests for decisions over HTTP."""
 
+import contextlib
 import ipaddress
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,29 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
     if token is None and not options.without_token and not _is_loopback(options.host):
         remedy = f"set {_TOKEN_VARIABLE}, give --token_file FILE, or allow it by --without_token"
         raise ConfigurationError(f"--host {options.host} can be reached by others, but there is no token: {remedy}")
+    with _noted_hangups() as hangups:
+        return _served(options, token, hangups)
+
+
+@contextlib.contextmanager
+def _noted_hangups() -> Iterator[list[int]]:
+    """Note HUP signals during the start, which would otherwise end the process."""
+    received: list[int] = []
+    previous = signal.signal(signal.SIGHUP, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
+def _served(options: Any, token: str | None, hangups: list[int]) -> int:
+    """Load what is to be served, serve it, and return the exit status.
+
+    Args:
+        options: Options of the command.
+        token: Secret that requests must send; None for none.
+        hangups: HUP signals so far; more may follow until the server is ready.
+    """
     try:
         from maze_pl.serving.app import DecisionServer, ServerOptions
         from maze_pl.serving.server import serve
@@ -52,7 +76,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
             server = DecisionServer(load, server_options)
         except ValueError as error:  # BundleError
             raise ConfigurationError(str(error)) from error
-        number = serve(server, options.host, options.port)
+        number = serve(server, options.host, options.port, hangups)
     return 130 if number == signal.SIGINT else 0
 
 

@@ -14,6 +14,8 @@ from maze_pl.config.search_path import ConfigurationError
 
 GIVEN: Final = "maze_pl.run_context.given"
 """Module of the functions whose class paths stand for objects."""
+_OPTIONS: Final = ("data.", "trainer.", "early_stopping.", "best_checkpoint.", "last_checkpoint.")
+"""Beginnings of names that are options of `maze-pl fit`, rather than components and their parts."""
 
 
 def is_given(node: Any) -> bool:
@@ -78,8 +80,12 @@ def missing(absent: Mapping[str, str]) -> str:
         absent: Name -> description.
     """
     listed = ", ".join(f"{name} ({description})" for name, description in absent.items())
-    groups = dict.fromkeys(name.partition(".")[0] for name in absent)
-    arguments = ", ".join(f"{group}=..." for group in groups)
+    options = [name for name in absent if name.startswith(_OPTIONS)]
+    groups = dict.fromkeys(name.partition(".")[0] for name in absent if name not in options)
+    given = [f"{group}=..." for group in groups]
+    if options:
+        given.append("overrides={" + ", ".join(f"{name!r}: ..." for name in options) + "}")
+    arguments = ", ".join(given)
     fault = f"this run was given {listed} from Python, which its configuration cannot hold"
     return f"{fault}: use RunContext(run_dir=..., {arguments}) in Python, or replace it by options"
 

@@ -5,11 +5,13 @@ silently do nothing. docs/lightning.md lists them together with all that works, 
 each.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pytorch_lightning import callbacks
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
+from pytorch_lightning.utilities import rank_zero_only
 
 from maze_pl.config.search_path import ConfigurationError
 
@@ -38,7 +40,7 @@ _CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
 
 
 def refuse_unsuitable(options: Mapping[str, Any]) -> None:
-    """Refuse Trainer options that do not fit.
+    """Refuse Trainer options that do not fit; the first rank says if nothing would be trained.
 
     Args:
         options: Arguments of `Trainer`, callbacks and plugins as instances.
@@ -61,6 +63,8 @@ def refuse_unsuitable(options: Mapping[str, Any]) -> None:
                 "the plugin AsyncCheckpointIO is not supported: a checkpoint is renamed when it is complete, which "
                 "must not happen before it is written; use last_checkpoint.every_n_epochs to write less often"
             )
+    if options.get("limit_train_batches") == 0 and getattr(rank_zero_only, "rank", 0) == 0:
+        sys.stderr.write("maze-pl: trainer.limit_train_batches=0: nothing is trained\n")
 
 
 def _as_list(configured: Any) -> Iterable[Any]:

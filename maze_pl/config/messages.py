@@ -40,6 +40,8 @@ _PUBLIC: Final = (
     "maze_pl.schedules",
 )
 _FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not name the file
+UNKNOWN_VALUE: Final = "evaluations do not have this value"
+"""Part of the message about a callback that monitors something that does not exist."""
 _MOST_LINES: Final = 10
 _MOST_LETTERS: Final = 400
 _MOST_OF_A_VALUE: Final = 80

@@ -382,10 +382,15 @@ class ReplayDataModule(RolloutDataModule):
         return buffer
 
     def _folders(self) -> list[Path]:
-        """Return the folders of checkpoints; buffers are written to the first one."""
+        """Return the folders of checkpoints; buffers are written to the first one, within the run if possible.
+
+        Another run may use a folder outside, and remove files that none of its checkpoints names yet.
+        """
+        root = Path(self.trainer.default_root_dir)
         paths = [vars(one).get("dirpath") for one in self.trainer.checkpoint_callbacks]
         folders = [Path(path) for path in paths if path]
-        return folders or [Path(self.trainer.default_root_dir, "checkpoints")]
+        folders.sort(key=lambda folder: not folder.absolute().is_relative_to(root.absolute()))
+        return folders or [root / "checkpoints"]
 
     def _tidy(self) -> None:
         """Forget the written buffer, which will change; remove files that no checkpoint names."""

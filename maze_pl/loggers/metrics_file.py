@@ -2,21 +2,34 @@
 
 import csv
 import io
+import math
 import os
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
+import pytorch_lightning as pl
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers.logger import Logger
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor, nn
 
 from maze_pl.system.atomic_files import write_file
 
 _WALL_CLOCK: Final = "time_wall_clock"
 
 
+@runtime_checkable
+class _CountsEnvSteps(Protocol):
+    env_steps: int
+
+
 class MetricsFile(Logger):
     """Writes metrics to one CSV file; the column `step` counts env steps.
+
+    Values that callbacks of Lightning log under a number of batches are in the row of the current env steps.
+    A resumed run drops rows beyond the env steps of its checkpoint. Modules that do not count env steps
+    determine the steps themselves, and a resumed run of theirs drops rows from its first step on.
 
     The column `time_wall_clock` has the seconds since this object was made, when a row was written.
     A resumed run continues from the seconds of the last row that it keeps.
@@ -30,6 +43,8 @@ class MetricsFile(Logger):
         super().__init__()
         self.save_dir, self._path = save_dir, Path(save_dir, filename)
         self._columns: list[str] = []
+        self._module: _CountsEnvSteps | None = None
+        self._kept_until: float | None = None  # env steps of rows of earlier commands; None: before the first step
         self._row: dict[str, Any] = {}  # the last row, which begins at the offset
         self._offset = 0
         self._began = time.monotonic()
@@ -40,14 +55,31 @@ class MetricsFile(Logger):
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """Do nothing: the run directory holds the whole configuration."""
 
+    def log_graph(self, model: nn.Module, input_array: Tensor | None = None) -> None:
+        """Count the env steps of a module from now on; a trainer calls this once it has restored a checkpoint."""
+        self._module, self._kept_until = None, None
+        if not isinstance(model, pl.LightningModule) or not isinstance(model, _CountsEnvSteps):
+            return
+        self._module = model
+        trainer = model.trainer
+        if trainer.state.fn != TrainerFn.FITTING:
+            self._kept_until = math.inf
+        elif not trainer.strategy.restore_checkpoint_after_setup:
+            self._kept_until = model.env_steps
+            if self._columns:  # of an earlier run by the same object
+                self._columns, self._row, self._began = [], {}, time.monotonic()
+
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Append a row, or complete the last one if it has the same step.
 
         Args:
             metrics: Name -> value; a new name becomes a new column.
-            step: Env steps so far.
+            step: Env steps so far; ignored if a module that counts them is trained or evaluated.
         """
+        if self._module is not None:
+            step = self._module.env_steps
+        rows = None if self._columns else self._rows_of_earlier_commands(step)
         is_same = step is not None and self._row.get("step") == step
         row: dict[str, Any] = dict(self._row) if is_same else {"step": step}
         for name, value in metrics.items():
@@ -55,11 +87,9 @@ class MetricsFile(Logger):
         row[_WALL_CLOCK] = 0.0  # known once the rows of earlier commands are
         has_new_columns = not row.keys() <= set(self._columns)
         if has_new_columns:
-            rows = self._rows_before(step)
+            rows = self._rows() if rows is None else rows
             if is_same:
                 del rows[-1:]
-            if not self._columns and rows:
-                self._seconds_before = float(rows[-1].get(_WALL_CLOCK) or 0.0)
             self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
             text = io.StringIO()
             writer = csv.DictWriter(text, self._columns, restval="")
@@ -79,11 +109,26 @@ class MetricsFile(Logger):
             raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
         self._row = row
 
-    def _rows_before(self, step: int | None) -> list[dict[str, Any]]:
-        """Return the rows of the file; of a resumed run, those before the point of resuming."""
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the file."""
         if not self._path.is_file():
             return []
-        rows = list(csv.DictReader(self._path.read_text(encoding="utf-8").splitlines()))
-        if self._columns or step is None:
-            return rows
-        return [row for row in rows if int(row["step"] or -1) < step]
+        return list(csv.DictReader(self._path.read_text(encoding="utf-8").splitlines()))
+
+    def _rows_of_earlier_commands(self, step: int | None) -> list[dict[str, Any]]:
+        """Return the rows up to the point of resuming, and continue with the last of them.
+
+        Args:
+            step: Step of the first values that are logged.
+        """
+        rows = self._rows()
+        limit = self._kept_until
+        if limit is None and step is not None:
+            limit = step - 1
+        if limit is not None:
+            rows = [row for row in rows if int(row["step"] or -1) <= limit]
+        if rows:
+            self._seconds_before = float(rows[-1].get(_WALL_CLOCK) or 0.0)
+            if step is not None and rows[-1]["step"] == str(step):
+                self._row = {**rows[-1], "step": step}
+        return rows

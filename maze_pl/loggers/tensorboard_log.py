@@ -16,6 +16,7 @@ from torch.utils.tensorboard.summary import hparams
 
 from maze_pl.loggers.dashboard import Bins, Dashboard, description_of, hyperparameters
 
+_SCALARS = "scalars"  # plugin that shows numbers; readers warn of metadata without one
 _COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
 
 
@@ -73,7 +74,8 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
             if description is not None:
                 self._described.add(name)
                 del others[name]
-                metadata = SummaryMetadata(display_name=name, summary_description=description)
+                plugin = SummaryMetadata.PluginData(plugin_name=_SCALARS)
+                metadata = SummaryMetadata(display_name=name, summary_description=description, plugin_data=plugin)
                 point = Summary.Value(tag=name, simple_value=float(value), metadata=metadata)
                 self.experiment._get_file_writer().add_summary(Summary(value=[point]), step)
         super().log_metrics(others, step)

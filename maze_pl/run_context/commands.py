@@ -91,9 +91,11 @@ def assembled_data(command: Sequence[str], objects: Mapping[str, Any], *, is_sil
     return _assembled(_Assembled, command, objects, is_silent).datamodule
 
 
-def assembled_configuration(command: Sequence[str], objects: Mapping[str, Any]) -> dict[str, Any]:
+def assembled_configuration(
+    command: Sequence[str], objects: Mapping[str, Any], *, is_silent: bool = False
+) -> dict[str, Any]:
     """Return the configuration that a command of training would save as `config.yaml`."""
-    content: dict[str, Any] = yaml.safe_load(_assembled(_Parsed, command, objects, False).config_text)
+    content: dict[str, Any] = yaml.safe_load(_assembled(_Parsed, command, objects, is_silent).config_text)
     return content
 
 

@@ -14,6 +14,7 @@ from maze_pl.core.class_path import import_object
 from maze_pl.core.spec import Spec
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer
+from maze_pl.schedules import Schedule
 
 _STAND_INS: Final = {
     "model": "networks",
@@ -73,6 +74,8 @@ class Descriptions:
             return [self.of(f"{key}.{index}", item) for index, item in enumerate(value)]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return self.of(key, {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+        if isinstance(value, Schedule) and _is_described_by_attributes(value):
+            return {"class_path": importable(type(value)), "init_args": self._of_mapping(key, vars(value))}
         if isinstance(value, functools.partial) and not value.args and importable(value.func):
             return {"class_path": importable(value.func), "init_args": self._of_mapping(key, value.keywords)}
         path = importable(value)
@@ -141,12 +144,12 @@ class Descriptions:
             return self.of("algorithm", value)
         path = importable(type(value))
         names = [name for name in inspect.signature(type(value)).parameters if name not in _NOT_ARGUMENTS]
-        lost = [name for name in names if name not in value.hparams]
+        lost = [name for name in names if name not in value.given_arguments]
         if path is None or lost:
             fault = f"its arguments {', '.join(lost)}" if lost else "its class"
             remedy = "give {'class_path': ..., 'init_args': {...}}, or a class, or functools.partial"
             raise TypeError(f"algorithm={type(value).__name__}(...): {fault} cannot be written as YAML: {remedy}")
-        arguments = {name: value.hparams[name] for name in names}
+        arguments = {name: value.given_arguments[name] for name in names}
         if value.actor_critic is not None:
             arguments["networks"] = ReadyNetworks(value.actor_critic)
         elif not isinstance(value.composer, AutomaticModelComposer):
@@ -154,6 +157,12 @@ class Descriptions:
         elif value.hparams.get("networks") == "auto":
             arguments["networks"] = "auto"
         return {"class_path": path, "init_args": self._of_mapping("algorithm", arguments)}
+
+
+def _is_described_by_attributes(schedule: Schedule) -> bool:
+    """True if other processes can make a schedule from its class and its attributes, as its base class asks."""
+    kind = type(schedule)
+    return importable(kind) is not None and vars(schedule).keys() == inspect.signature(kind).parameters.keys()
 
 
 def importable(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from maze_pl.agents import TorchPolicy
 from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, find, read
+from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, dump, find, read
 from maze_pl.core.actor_id import ActorID
 from maze_pl.migration.documented import TRAINING, component_options, fit_options, product, resume_options
 from maze_pl.migration.documented_names import GROUPS
@@ -16,6 +16,7 @@ from maze_pl.modules import AlgorithmModule
 from maze_pl.run_context.commands import assembled_configuration, assembled_data, run_command, silenced
 from maze_pl.run_context.descriptions import Descriptions, importable
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory
 
@@ -151,7 +152,10 @@ class RunContext:
         self.continues = is_run and configuration is None and self._only_completes(groups)
         if self.continues:
             words = resume_options(str(self._run_dir), described)
-            words += component_options({name: node for name, node in groups.items() if name not in self._objects})
+            others = {name: node for name, node in groups.items() if name not in self._objects}
+            words += component_options(others)
+            if "algorithm" in others:  # with other values of its arguments, or the same
+                words += ["--model", dump(others["algorithm"])]
         else:
             words = fit_options(groups, described, root)
             if self._run_dir is not None:
@@ -220,7 +224,7 @@ class RunContext:
 
     def assembled(self) -> dict[str, Any]:
         """Return the configuration of the run, as `train` saves it in `config.yaml`."""
-        return assembled_configuration(self.command, self._objects)
+        return assembled_configuration(self.command, self._objects, is_silent=self._is_silent)
 
     # -------------------------------------------------------------------------------------------- the trained agent
 
@@ -297,7 +301,9 @@ class RunContext:
             data = load_data(self.run_directory, trust=self._trusts_run, objects=self._objects)
             options = {"wrapper_statistics": data.wrapper_statistics(), **options}
         actor = self.agent if policy is None else policy
-        return rollout(policy=actor, episodes=episodes, seed=seed, **data.rollout_options, **options)
+        arrangement = data.rollout_options
+        arrangement["wrappers"] = without_recorders(arrangement["wrappers"])
+        return rollout(policy=actor, episodes=episodes, seed=seed, **arrangement, **options)
 
     @property
     def _trusts_run(self) -> bool:

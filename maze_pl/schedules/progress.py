@@ -14,7 +14,8 @@ def run_progress(trainer: pl.Trainer) -> float:
 
     The value changes at the end of each batch, so that collecting a batch and learning from it use
     the same one. For the last of n batches it is (n - 1) / n. A resumed run continues with the
-    value that an uninterrupted run has at the same point.
+    value that an uninterrupted run has at the same point. If it has another `max_epochs` or another
+    number of batches in an epoch, the batches so far are a share of the new product of both.
 
     Args:
         trainer: Trainer of a run whose length `require_length` has checked.

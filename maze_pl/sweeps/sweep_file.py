@@ -109,6 +109,23 @@ class SweepPlan:
         searched = dump([parameter.option for parameter in self.parameters])
         return [*self.fit(assignment), f"--hyperparameters={searched}", "--run_dir", str(run_dir)]
 
+    def _monitored(self) -> dict[str, Any]:
+        """Return the options by which `best.ckpt` holds the policy that the objective judges.
+
+        There are none for the default objective, for values that are not those of evaluations, and
+        if the sweep has options of `best_checkpoint` itself.
+        """
+        objective = self.objectives[0]
+        source, slash, _ = objective.metric.partition("/")
+        is_default = (objective.metric, objective.direction) == (_KEYS["objective"], "maximize")
+        is_evaluated = bool(slash) and source != "train" and not source.startswith("train_")
+        options = [*self.options, *(parameter.option for parameter in self.parameters)]
+        is_given = any(option.partition(".")[0] == "best_checkpoint" for option in options)
+        if objective.which != "best" or is_default or is_given or not is_evaluated:
+            return {}
+        mode = "min" if objective.direction == "minimize" else "max"
+        return {"best_checkpoint.monitor": objective.metric, "best_checkpoint.mode": mode}
+
     def fit(self, assignment: Mapping[str, Any]) -> list[str]:
         """Return the command line after `maze-pl` that trains with values of the searched options.
 
@@ -118,7 +135,7 @@ class SweepPlan:
         words = ["fit"]
         for name in self.config:
             words += ["--config", name]
-        for option, value in {**self.options, **assignment}.items():
+        for option, value in {**self._monitored(), **self.options, **assignment}.items():
             words += [f"--{option}", value if isinstance(value, str) else dump(value)]
         return [*words, "--seeds", str(self.n_seeds)] if self.n_seeds > 1 else words
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION
+from maze_pl.config.messages import UNKNOWN_VALUE
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.metrics import METRICS_FILE
@@ -205,7 +206,11 @@ class SweepRuns:
     # ------------------------------------------------------------------------------------------------------- finishing
 
     def _finish(self, number: int, exit_status: int) -> None:
-        """Store how a trial ended; one that was stopped with the sweep stays under way."""
+        """Store how a trial ended; one that was stopped with the sweep stays under way.
+
+        Raises:
+            ConfigurationError: No run so far has the metric, so that others will not have it either.
+        """
         running = self._running[number]
         self._follow(running)
         del self._running[number]
@@ -223,7 +228,10 @@ class SweepRuns:
             self._study.tell(trial, state=self._state.PRUNED)
         elif is_failed:
             errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-            self._fail(trial, errors[-1] if errors else f"exit status {exit_status}")
+            reason = errors[-1] if errors else f"exit status {exit_status}"
+            self._fail(trial, reason)
+            if UNKNOWN_VALUE in reason and self._is_first():
+                raise ConfigurationError(f"objective: {reason}")
         else:
             self._complete(trial, running.folder)
         self._progress.ended(number)
@@ -238,11 +246,14 @@ class SweepRuns:
             values = final_values(folder, self._plan.objectives)
         except (ConfigurationError, ValueError) as error:
             self._fail(trial, str(error))
-            is_unknown = isinstance(error, ConfigurationError)
-            if is_unknown and not self._study.get_trials(deepcopy=False, states=(self._state.COMPLETE,)):
+            if isinstance(error, ConfigurationError) and self._is_first():
                 raise ConfigurationError(f"objective: {error}") from error
             return
         self._study.tell(trial, values)
+
+    def _is_first(self) -> bool:
+        """True if no trial has finished, so that a metric that is not there will not be there later."""
+        return not self._study.get_trials(deepcopy=False, states=(self._state.COMPLETE,))
 
     def _fail(self, trial: Any, reason: str) -> None:
         """Store that a trial has failed."""

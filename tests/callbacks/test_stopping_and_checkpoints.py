@@ -287,6 +287,32 @@ def test_patience_counts_evaluations_without_improvement_and_zero_is_endless(
     assert trainer.current_epoch == epochs
 
 
+class Longer(Scripted):
+    """Four batches an epoch; evaluations all have the same result."""
+
+    def train_dataloader(self) -> list[int]:
+        return [0] * 4
+
+
+@pytest.mark.parametrize(("interval", "batches"), [(1, 3), (2, 6), (0.25, 3), (0.5, 6), (1.0, 12)])
+def test_patience_counts_evaluations_within_epochs(tmp_path: Path, interval: float, batches: int) -> None:
+    stopping = EarlyStopping(patience=2)
+    trainer = pl.Trainer(
+        default_root_dir=tmp_path,
+        max_epochs=4,
+        callbacks=[stopping],
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        val_check_interval=interval,
+    )
+    trainer.fit(Longer([1.0] * 4))
+    assert (trainer.global_step, stopping.wait_count) == (batches, 2)
+
+
 def test_a_resumed_run_has_the_patience_that_it_is_given_now(tmp_path: Path) -> None:
     returns = [5.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     fit(tmp_path, returns, [EarlyStopping(patience=1), LastCheckpoint()])

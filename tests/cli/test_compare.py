@@ -67,7 +67,7 @@ def test_policies_are_compared_shown_and_written(capsys: pytest.CaptureFixture[s
     output, error = capsys.readouterr()
     assert "2 entries | 12 episodes of each run | seed 3 | at most 60 env steps" in output
     assert re.search(r"^return +heuristic +1 +60 +60 to 60 +60 +60 to 60$", output, re.MULTILINE)
-    assert re.search(r"^return +heuristic +random +\d\S+ +\S+ to \S+ +1 +1 to 1$", output, re.MULTILINE)
+    assert re.search(r"^return +heuristic +random +12 +\d\S+ +\S+ to \S+ +1 +1 to 1$", output, re.MULTILINE)
     assert "winner by return: heuristic" in output
     assert "12/12" not in error and "16/16" in error  # after 4 episodes of each, which are a group
     files = {"comparison.json", "comparison.csv", "episodes.csv", "comparison.png", "comparison.html"}
@@ -151,7 +151,7 @@ def test_deterministic_policies_in_an_environment_without_chance_tie(capsys: pyt
     options = ["--n_episodes", "9", "--max_steps", "30", "--deterministic"]
     assert main(["compare", *sources, *CART_POLE, *options]) == 0
     output = capsys.readouterr().out
-    assert re.search(r"DummyCartPolePolicy +heuristic +0 +0 to 0 +0.5 +0.5 to 0.5$", output, re.MULTILINE)
+    assert re.search(r"DummyCartPolePolicy +heuristic +9 +0 +0 to 0 +0.5 +0.5 to 0.5$", output, re.MULTILINE)
     assert "no winner" in output
 
 

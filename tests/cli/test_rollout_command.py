@@ -30,6 +30,8 @@ from maze_pl.envs.trajectory_record import read_trajectories
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.runs.rollout import rollout
 from maze_pl.system.signals import StoppedBySignal, StopSignals
+from maze_pl.viewer.playing import PlayOptions
+from maze_pl.viewer.sources import episodes_of_paths
 from tests.bad_input.project import SMALL, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -58,6 +60,27 @@ class Stopping(DummyCartPolePolicy):
 class OutOfRange(DummyCartPolePolicy):
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
         return PolicyStep({"action": np.full(len(batch.agent_id), 17)})
+
+
+class Parities:
+    """Calculator of KPIs that only episodes of some lengths have, in an order that differs between episodes."""
+
+    kpi_names = None
+
+    def calculate_kpis(self, episode_event_log: Any, last_maze_state: Any) -> dict[str, float]:
+        n = len(episode_event_log.step_event_logs)
+        kpis = {"length": float(n)}
+        if n % 2:
+            kpis = {"odd": 100.0 + n, **kpis}
+        if n > 15:
+            kpis["long"] = 1000.0 + n
+        return kpis
+
+
+def parities_env() -> GymMazeEnv:
+    env = GymMazeEnv("CartPole-v1")
+    env.core_env.get_kpi_calculator = Parities  # type: ignore[method-assign]
+    return env
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +155,37 @@ def test_what_is_not_wanted_is_not_written_and_kpis_are(folder: Path) -> None:
     described = {"config.yaml", "command.txt", "provenance.json"}
     assert {name for name in tree(folder / "here")} == {*described, "episodes.csv", "statistics.csv"}
     assert 0 < float(table(folder / "here" / "episodes.csv")[0]["raw_piece_usage_per_step"]) < 1
+
+
+def test_kpis_that_some_episodes_lack_have_empty_cells_and_can_be_viewed(folder: Path) -> None:
+    options = ["--n_episodes", "8", "--runner", "sequential", "--trajectories", "spaces", "--output_dir", "here"]
+    assert main(["rollout", "--env", f"{HERE}parities_env", *options]) == 0
+    rows = table(folder / "here" / "episodes.csv")
+    assert len({frozenset(name for name, value in row.items() if value) for row in rows}) > 2
+    for row in rows:
+        n = int(row["env_steps"])
+        expected = {
+            "length": str(float(n)),
+            "odd": str(100.0 + n) if n % 2 else "",
+            "long": str(1000.0 + n) if n > 15 else "",
+        }
+        assert {name: row[name] for name in expected} == expected
+        assert list(row)[:5] == ["episode", "episode_id", "seed", "return", "env_steps"] and len(row) == 8
+    found, _ = episodes_of_paths([folder / "here"], PlayOptions())
+    for episode, row in zip(found, rows, strict=True):
+        assert episode.kpis == {name: float(row[name]) for name in ("length", "odd", "long") if row[name]}
+        assert (episode.episode_id, episode.total_reward) == (row["episode_id"], float(row["return"]))
+
+
+def test_a_table_whose_rows_have_more_cells_than_names_is_viewed_without_kpis(folder: Path) -> None:
+    """Such tables were written when the first episode lacked KPIs of others."""
+    options = ["--n_episodes", "2", "--max_steps", "3", "--trajectories", "spaces", "--output_dir", "here"]
+    assert main([*CART_POLE, *options]) == 0
+    path = folder / "here" / "episodes.csv"
+    first, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{first},cost", *(f"{row},1.0,2.0" for row in rows)]) + "\n")
+    found, _ = episodes_of_paths([folder / "here"], PlayOptions())
+    assert [(episode.kpis, episode.total_reward) for episode in found] == [({}, 3.0)] * 2
 
 
 def test_all_episodes_in_one_file_are_those_of_one_file_each(folder: Path) -> None:

@@ -254,6 +254,16 @@ def test_an_unknown_objective_ends_the_sweep_with_similar_names(
     assert not Path("here", "trial_0001").exists()
 
 
+def test_a_sweep_ends_if_the_best_checkpoint_cannot_monitor_the_objective(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maze_pl.sweeps.sweep_runs.UNKNOWN_VALUE", "the learning rate is too high")
+    search = {"model.lr": [0.6, 0.1]}
+    assert sweep({**SWEEP, "search": search, "sampler": "grid", "max_failures": 3}) == 2
+    assert "error: objective: the learning rate is too high" in capsys.readouterr().err
+    assert not Path("here", "trial_0001").exists()
+
+
 def test_other_folders_and_storages_are_refused(
     project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

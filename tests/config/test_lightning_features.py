@@ -16,6 +16,7 @@ from pytorch_lightning.callbacks import device_stats_monitor
 
 import maze_pl
 from maze_pl.__main__ import main
+from maze_pl.config.lightning_features import refuse_unsuitable
 
 FIT = [
     *("fit", "--config", "ppo_cartpole", "--trainer.max_epochs", "2", "--data.epoch_length", "2", "--data.n_envs", "2"),
@@ -142,6 +143,13 @@ def test_supported_features_train_and_leave_their_files(folder: Path, name: str)
     assert main([*FIT, *options]) == 0
     missing = [file for file in files if not (folder / "run" / file).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("batches", [0, 0.0, 1, 1.0, None])
+def test_a_run_that_trains_nothing_says_so(capsys: pytest.CaptureFixture[str], batches: float | None) -> None:
+    refuse_unsuitable({"limit_train_batches": batches})
+    message = "maze-pl: trainer.limit_train_batches=0: nothing is trained\n"
+    assert capsys.readouterr().err == (message if batches == 0 else "")
 
 
 def test_statistics_of_devices_need_psutil(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

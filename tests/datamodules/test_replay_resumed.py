@@ -11,6 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from maze_pl.datamodules.buffer_files import remove_unnamed_buffers
 from maze_pl.datasets import InMemoryDataset
 from tests.bad_input.project import disk_full_at
 from tests.datamodules.drift import Moody
@@ -256,6 +257,31 @@ def test_a_buffer_that_a_checkpoint_in_another_folder_names_is_kept(tmp_path: Pa
     beside.unlink()
     trainer.save_checkpoint(tmp_path / "two" / "once_more.ckpt")
     assert first.samefile(beside)
+
+
+def test_buffers_are_written_within_the_run_where_no_other_run_removes_them(tmp_path: Path) -> None:
+    class OtherRun(pl.Callback):
+        """Another run with the same folder, which removes what no checkpoint there names."""
+
+        def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            trainer.save_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")
+            remove_unnamed_buffers([tmp_path / "shared"])
+            trainer.save_checkpoint(tmp_path / "shared" / "last.ckpt")
+
+    trainer = pl.Trainer(
+        max_epochs=2,
+        logger=False,
+        callbacks=[OtherRun(), Folder(tmp_path / "shared"), Folder(tmp_path / "run" / "checkpoints")],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        devices=1,
+        default_root_dir=tmp_path / "run",
+    )
+    trainer.fit(Learner(), make_data(save_buffer=True))
+    (own,), (beside,) = buffers(tmp_path / "run" / "checkpoints"), buffers(tmp_path / "shared")
+    assert own.samefile(beside)
+    assert len(fit(make_data(), 3, ckpt_path=tmp_path / "shared" / "last.ckpt").batches) == 2
 
 
 @pytest.mark.parametrize("can_link", [True, False])

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import Callback, LearningRateMonitor
 
 from maze_pl.callbacks import MetricsFile
 
@@ -53,3 +56,98 @@ def test_steps_beyond_single_precision_stay_exact(tmp_path: Path) -> None:
     metrics = MetricsFile(str(tmp_path))
     metrics.log_metrics({"a": 1}, step=2**24 + 1)
     assert read(tmp_path)[0]["step"] == "16777217"
+
+
+class Counting(pl.LightningModule):
+    """Counts ten env steps in a batch, and logs what it counted after each epoch and evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.env_steps = 0
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.5)
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.env_steps += 10
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None: ...
+
+    def on_train_epoch_end(self) -> None:
+        self.loggers[0].log_metrics({"train/a": float(self.env_steps)}, step=self.env_steps)
+
+    def on_validation_epoch_end(self) -> None:
+        self.loggers[0].log_metrics({"eval/a": float(-self.env_steps)}, step=self.env_steps)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["env_steps"] = self.env_steps
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.env_steps = checkpoint["env_steps"]
+
+
+class Save(Callback):
+    """Writes a checkpoint after each epoch."""
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.save_checkpoint(Path(trainer.default_root_dir, f"{trainer.current_epoch + 1}.ckpt"))
+
+
+def make_trainer(folder: Path, max_epochs: int, *callbacks: Callback, metrics: MetricsFile | None = None) -> pl.Trainer:
+    return pl.Trainer(
+        default_root_dir=folder,
+        max_epochs=max_epochs,
+        callbacks=[Save(), *callbacks],
+        logger=metrics or MetricsFile(str(folder)),
+        accelerator="cpu",
+        log_every_n_steps=1,
+        num_sanity_val_steps=0,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def train(folder: Path, max_epochs: int, length: int, ckpt_path: Path | None = None, **options: Any) -> None:
+    trainer = make_trainer(folder, max_epochs, LearningRateMonitor(), **options)
+    batches: Any = [0] * length
+    trainer.fit(Counting(), batches, [0], ckpt_path=ckpt_path, weights_only=True)
+
+
+def expected(*epochs: tuple[int, int]) -> list[dict[str, str]]:
+    """Rows of epochs of (number of batches, env steps at the end); the rate of a batch is logged before it."""
+    rows: dict[int, dict[str, str]] = {}
+    for length, end in epochs:
+        for step in range(end - 10 * length, end + 10, 10):
+            rows.setdefault(step, {"step": str(step), "lr-SGD": "", "train/a": "", "eval/a": ""})
+            rows[step]["lr-SGD"] = "0.5"
+        rows[end] |= {"lr-SGD": "", "train/a": f"{end}.0", "eval/a": f"-{end}.0"}
+    return list(rows.values())
+
+
+def test_values_of_lightnings_callbacks_are_in_the_rows_of_their_env_steps(tmp_path: Path) -> None:
+    train(tmp_path, 3, 2)
+    assert read(tmp_path) == expected((2, 20), (2, 40), (2, 60))
+
+
+def test_a_resumed_run_drops_what_lies_beyond_its_checkpoint_and_nothing_else(tmp_path: Path) -> None:
+    train(tmp_path, 3, 2)
+    train(tmp_path, 4, 3, tmp_path / "2.ckpt")  # rows from 50 to 60 are those of other epochs
+    assert read(tmp_path) == expected((2, 20), (2, 40), (3, 70), (3, 100))
+
+
+def test_one_object_may_log_a_run_and_the_run_that_continues_it(tmp_path: Path) -> None:
+    metrics = MetricsFile(str(tmp_path))
+    train(tmp_path, 3, 2, metrics=metrics)
+    train(tmp_path, 3, 2, tmp_path / "1.ckpt", metrics=metrics)
+    assert read(tmp_path) == expected((2, 20), (2, 40), (2, 60))
+
+
+def test_an_evaluation_of_an_earlier_checkpoint_drops_no_row(tmp_path: Path) -> None:
+    train(tmp_path, 3, 2)
+    rows = read(tmp_path)
+    trainer = make_trainer(tmp_path, 3)
+    trainer.validate(Counting(), [0], ckpt_path=tmp_path / "1.ckpt", verbose=False, weights_only=True)
+    assert read(tmp_path) == [*rows, {"step": "20", "lr-SGD": "", "train/a": "", "eval/a": "-20.0"}]

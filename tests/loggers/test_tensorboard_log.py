@@ -103,3 +103,14 @@ def test_hyper_parameters_and_final_results_are_in_the_view_of_hyper_parameters(
         for event in LegacyEventFileLoader(str(path)).Load():
             found += [value.tag for value in event.summary.value]
     assert found.count(metadata.SESSION_START_INFO_TAG) == found.count(metadata.EXPERIMENT_TAG) == 1
+
+
+def test_a_described_statistic_is_read_without_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = TensorBoardLog(str(tmp_path))
+    log.begin("seed_everything: 0", "maze-pl fit", 0)
+    log.describe_statistics({"A/loss": "mean loss"})
+    log.log_metrics({"train_A/loss": 0.5}, 3)
+    log.log_metrics({"train_A/loss": 0.25}, 4)
+    log.finalize("success")
+    assert tensorboard_to_pandas(tmp_path)["train_A/loss"].tolist() == [0.5, 0.25]
+    assert caplog.messages == []

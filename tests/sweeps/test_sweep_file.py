@@ -32,6 +32,35 @@ def test_a_trial_is_a_command_line_of_fit_with_searched_options_last() -> None:
     assert command[13:] == ["--hyperparameters=[model.lr, model.gamma]", "--run_dir", "here"]
 
 
+@pytest.mark.parametrize(
+    ("objective", "options", "words"),
+    [
+        ("eval/kpi/x", {}, ["--best_checkpoint.monitor", "eval/kpi/x", "--best_checkpoint.mode", "max"]),
+        (
+            {"metric": "eval_A/b/std", "direction": "minimize"},
+            {"trainer.max_epochs": 2},
+            ["--best_checkpoint.monitor", "eval_A/b/std", "--best_checkpoint.mode", "min", "--trainer.max_epochs", "2"],
+        ),
+        (
+            {"metric": "eval/return", "direction": "minimize"},
+            {},
+            ["--best_checkpoint.monitor", "eval/return", "--best_checkpoint.mode", "min"],
+        ),
+        ("eval/return", {}, []),
+        ({"metric": "eval/kpi/x", "which": "last"}, {}, []),
+        ("eval/kpi/x", {"best_checkpoint.monitor": "eval/return"}, ["--best_checkpoint.monitor", "eval/return"]),
+        ("train_ActorCriticEvents/policy_entropy", {}, []),
+        ("time_wall_clock", {}, []),
+        (["eval/kpi/x", "eval/return"], {}, []),
+    ],
+)
+def test_the_best_checkpoint_is_that_of_the_objective(
+    objective: Any, options: dict[str, Any], words: list[str]
+) -> None:
+    plan = parse_sweep({**SMALL, "objective": objective, "options": options})
+    assert plan.fit({"model.lr": 0.1}) == ["fit", "--config", "ppo_cartpole", *words, "--model.lr", "0.1"]
+
+
 def test_a_grid_has_as_many_trials_as_combinations_or_the_first_of_them() -> None:
     content = {**SMALL, "search": {"a": [1, 2, 3], "b": [1, 2]}, "sampler": "grid"}
     assert parse_sweep({**content, "n_trials": None}).n_trials == 6

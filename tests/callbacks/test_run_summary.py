@@ -1,0 +1,71 @@
+"""The reason why a run ended, and the commands that come next."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Timer
+
+from maze_pl.callbacks import EpochTable, LastCheckpoint, RunSummary
+
+
+class Idle(pl.LightningModule):
+    """Learns nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def configure_optimizers(self) -> Any:
+        return []
+
+    def training_step(self, batch: Any, batch_idx: int) -> None: ...
+
+    def train_dataloader(self) -> list[int]:
+        return [0]
+
+
+LIMIT = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("timers", "options", "reason", "option"),
+    [
+        (
+            [],
+            {"max_time": LIMIT},
+            "the time limit of trainer.max_time was reached",
+            "--trainer.max_time null",
+        ),
+        ([Timer(LIMIT)], {}, "the time limit of a Timer was reached; trainer.callbacks sets it", None),
+        ([Timer(timedelta(days=1))], {}, "max_epochs=2 reached", "--trainer.max_epochs 4"),
+    ],
+    ids=["max_time", "Timer", "epochs"],
+)
+def test_a_command_is_suggested_if_it_continues_the_run(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    timers: list[Timer],
+    options: dict[str, Any],
+    reason: str,
+    option: str | None,
+) -> None:
+    trainer = pl.Trainer(
+        default_root_dir=tmp_path,
+        max_epochs=2,
+        callbacks=[*timers, EpochTable(), LastCheckpoint(), RunSummary("run")],
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+    trainer.fit(Idle())
+    ended, _, *lines = capsys.readouterr().out.partition("ended: ")[2].splitlines()
+    assert ended == reason
+    assert lines[:3] == ["run directory: run", "next:", "  maze-pl validate run"]
+    assert lines[3:] == ([f"  maze-pl fit --resume run {option}"] if option else [])
