@@ -1,6 +1,5 @@
 """Analysis of the results of episodes, which gives the table of a comparison."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -157,6 +156,7 @@ def _differences(
                     _within(its_interval, 0.0, 1.0),
                     needed,
                     holds_0 and needed is None and effects.estimate != 0.0,
+                    effects.n_values,
                 )
             )
     return differences
@@ -175,16 +175,17 @@ def _winner(entries: Sequence[Entry], values: Sequence[Values], question: Questi
     The intervals of its differences from the K - 1 others must exclude 0 at a confidence level of 1
     - alpha / (K - 1). A wrong winner would have to be better than the best entry by such an
     interval, and there are K - 1 entries that could: by Bonferroni's inequality the probability of
-    that is at most alpha / 2, as the interval has to miss on one side.
+    that is at most alpha / 2, as the interval has to miss on one side. Differences are those of the
+    same episodes, also where KPIs are missing in others, so that means do not tell the best entry.
     """
     n_others = len(entries) - 1
     if n_others == 0:
         return None
     sign = -1.0 if question.lower_is_better else 1.0
-    means = [sign * mean_effects(table).estimate for table in values]
-    if any(math.isnan(mean) for mean in means):
-        return None
-    best = max(range(len(entries)), key=means.__getitem__)
+    best = 0  # in the end the only entry that may be better than all others
+    for place in range(1, len(entries)):
+        if sign * difference_effects(values[place], values[best]).estimate > 0.0:
+            best = place
     others = [place for place in range(len(entries)) if place != best]
     estimates = [difference_effects(sign * values[best], sign * values[place]) for place in others]
     intervals = question.intervals(estimates, 1.0 - (1.0 - CONFIDENCE) / n_others)

@@ -53,7 +53,7 @@ class Effects:
         estimate: The estimate; NaN if there are no values.
         episodes: [E] influence of each episode, with mean 0.
         runs: Variance from the runs of each entry with several runs.
-        n_values: Smallest number of episodes with a value in an entry.
+        n_values: Number of episodes with a value; for two entries, those in which both have one.
         is_repeated: Whether all entries have several runs.
         plateau: [R, E] results of an interquartile mean if all values that it keeps are equal while
             others differ; its influence values then are 0.
@@ -85,7 +85,7 @@ def mean_effects(values: Values) -> Effects:
         values: [R, E] results; NaN where an episode has none.
     """
     influence, mean = _influence_of_mean(values)
-    return _effects(mean, [influence], [1.0], [values])
+    return _effects(mean, [influence], [1.0], values)
 
 
 def iqm_effects(values: Values) -> Effects:
@@ -103,29 +103,34 @@ def iqm_effects(values: Values) -> Effects:
     ordered = np.sort(values[is_present])
     n = len(ordered)
     if n == 0:
-        return _effects(np.nan, [np.zeros_like(values)], [1.0], [values])
+        return _effects(np.nan, [np.zeros_like(values)], [1.0], values)
     left_out = n // 4
     kept = ordered[left_out : n - left_out]
     clipped = np.where(is_present, np.clip(values, kept[0], kept[-1]), np.nan)
     influence, _ = _influence_of_mean(clipped)
-    effects = _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], [values])
+    effects = _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], values)
     is_plateau = kept[0] == kept[-1] and ordered[0] != ordered[-1]
     return replace(effects, plateau=values) if is_plateau else effects
 
 
 def difference_effects(values: Values, baseline: Values) -> Effects:
-    """Return the difference of two means, paired by episodes, which have the same seeds.
+    """Return the mean difference of two results of the same episode, which have the same seed.
+
+        D = mean of x_re - y_se over all runs r and s, and episodes e, in which both have a result
+
+    Without missing results this is the difference of the two means.
 
     Args:
-        values: [R, E] results of an entry.
-        baseline: [S, E] results of the entry that it is compared with.
+        values: [R, E] results x of an entry.
+        baseline: [S, E] results y of the entry that it is compared with.
     """
-    influence, mean = _influence_of_mean(values)
-    other_influence, other_mean = _influence_of_mean(baseline)
-    difference = mean - other_mean
-    if abs(difference) <= _ROUNDING * max(abs(mean), abs(other_mean)):
-        difference = 0.0
-    return _effects(difference, [influence, other_influence], [1.0, -1.0], [values, baseline])
+    ours = values[:, None]
+    others = baseline[None]
+    differences = ours - others  # [R, S, E]
+    is_shared = ~np.isnan(differences)
+    n_shared = max(1, int(is_shared.sum()))
+    sums = [abs(float(np.where(is_shared, table, 0.0).sum())) for table in (ours, others)]
+    return _paired_effects(differences, max(sums) / n_shared)
 
 
 def improvement_effects(values: Values, baseline: Values) -> Effects:
@@ -144,33 +149,51 @@ def improvement_effects(values: Values, baseline: Values) -> Effects:
     others = baseline[None]
     wins = np.where(ours > others, 1.0, np.where(ours == others, 0.5, 0.0))  # [R, S, E]
     wins[np.isnan(ours) | np.isnan(others)] = np.nan
-    flat, probability = _influence_of_mean(wins)
-    return _effects(probability, [flat.mean(axis=1), flat.mean(axis=0)], [1.0, 0.0], [values, baseline])
+    return _paired_effects(wins)
 
 
-def _influence_of_mean(values: Values) -> tuple[Values, float]:
-    """Return the influence values of a mean over values that are not NaN, and the mean."""
+def _paired_effects(values: Values, size: float = 0.0) -> Effects:
+    """Return the mean over pairs of runs that have results of the same episode.
+
+    Args:
+        values: [R, S, E] result of each pair; NaN where one of both has none.
+        size: Size of the numbers that they come from, for rounding errors.
+    """
+    influence, mean = _influence_of_mean(values, size)
+    influences = [influence.mean(axis=1), influence.mean(axis=0)]
+    return _effects(mean, influences, [1.0, 0.0], values.reshape(-1, values.shape[-1]))
+
+
+def _influence_of_mean(values: Values, size: float = 0.0) -> tuple[Values, float]:
+    """Return the influence values of a mean over values that are not NaN, and the mean.
+
+    Args:
+        values: The values, of any shape.
+        size: Size of the numbers that they come from, if it may be larger than the mean; variations
+            and means that are small compared with it are due to rounding.
+    """
     is_present = ~np.isnan(values)
     n = int(is_present.sum())
     if n == 0:
         return np.zeros_like(values), float("nan")
     mean = float(values[is_present].mean())
     deviation = np.where(is_present, values - mean, 0.0)
-    if np.abs(deviation).max() <= _ROUNDING * abs(mean):
+    smallest = _ROUNDING * max(size, abs(mean))
+    if abs(mean) <= _ROUNDING * size:
+        mean = 0.0
+    if np.abs(deviation).max() <= smallest:
         return np.zeros_like(values), mean
     return deviation * (values.size / n), mean
 
 
-def _effects(
-    estimate: float, influences: Sequence[Values], weights: Sequence[float], values: Sequence[Values]
-) -> Effects:
+def _effects(estimate: float, influences: Sequence[Values], weights: Sequence[float], values: Values) -> Effects:
     """Return an estimate with its variances.
 
     Args:
         estimate: The estimate.
         influences: [R, E] influence values of each entry.
         weights: Weight of each entry in the influence of an episode.
-        values: [R, E] results of each entry.
+        values: [R, E] results whose episodes are counted.
     """
     episodes = np.zeros(influences[0].shape[-1])
     runs = []
@@ -178,7 +201,7 @@ def _effects(
         episodes = episodes + weight * influence.mean(axis=0)
         if len(influence) > 1:
             runs.append(_variance_of_runs(influence))
-    n_values = min(int((~np.isnan(table)).any(axis=0).sum()) for table in values)
+    n_values = int((~np.isnan(values)).any(axis=0).sum())
     return Effects(estimate, episodes, tuple(runs), n_values, len(runs) == len(influences))
 
 

@@ -11,6 +11,7 @@ from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import CALL_OPTIONS, GROUP_NAME, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, find, read
 from maze_pl.config.trust import foreign_names, import_folders, refusal
+from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
 from maze_pl.runs.checkpoint import (
     best_or_last,
     checkpoint_path,
@@ -19,10 +20,11 @@ from maze_pl.runs.checkpoint import (
     wrapper_statistics_in,
 )
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.searching import check_search
 
 Source = Any
-"""Run directory, checkpoint, folder of several seeds, name of a policy, policy, or name -> policy."""
+"""Run directory, checkpoint, bundle, folder of several seeds, name of a policy, policy, or name -> policy."""
 _NAMES = ("random", "heuristic")
 
 
@@ -151,6 +153,8 @@ def _add(entries: list[Entry], source: Source, checkpoint: str, trust: bool) -> 
             raise ConfigurationError(f"{source} should hold runs of several seeds, but there is none yet")
         runs = [_of_run(folder, checkpoint, trust) for folder in folders]
         made = Entry(str(source), [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs])
+    elif is_bundle(source):
+        made = Entry(str(source), [Player(str(source), BundlePolicy(source))])
     elif Path(source).exists():
         made = _of_run(Path(source), checkpoint, trust)
         for entry in entries:
@@ -188,6 +192,7 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
         remedy = "if you trust its origin, use --trust, or trust=True in Python"
         raise ConfigurationError(f"{refusal(file, foreign, folder)}; {remedy}")
     options = load_data(file, trust=trust).rollout_options
+    options["wrappers"] = without_recorders(options["wrappers"])
     options["wrapper_statistics"] = wrapper_statistics_in(content, file)
     environment = (configuration["data"].get("init_args") or {}).get("env")
     player = Player(str(path), load(file, trust=trust), options, environment)
@@ -223,7 +228,8 @@ def _named_policy(name: str) -> Any:
             return Factory.of(node)
     elif "." in name and all(map(str.isidentifier, name.split("."))):
         return Factory(name)
-    expected = "a run directory, random, heuristic, a file such as policy/random_policy, or a class path"
+    files = "a run directory, a checkpoint, a bundle"
+    expected = f"{files}, random, heuristic, a file such as policy/random_policy, or a class path"
     raise ConfigurationError(f"{name} is neither a run directory nor a policy; expected {expected}")
 
 

@@ -100,6 +100,9 @@ def _difference_row(comparison: Comparison, one: Difference) -> Row:
         element("p", _value_text("", one.difference, interval_text(one.interval))),
         element("p", f"{probability} ({interval})" if interval else probability, class_="muted"),
     ]
+    if one.n_shared < comparison.n_episodes:
+        shared = f"{one.n_shared:,} of {comparison.n_episodes:,} episodes have the metric with both"
+        lines.append(element("p", shared, class_="muted"))
     return Row(one.entry, [Mark("mean", one.difference, one.interval)], joined(lines))
 
 
@@ -138,7 +141,8 @@ def _reading(comparison: Comparison) -> Markup:
     corrected = f", corrected for {n} comparisons (Bonferroni)" if n > 1 else ""
     text = f"""Intervals are {_PERCENT} confidence intervals.
     IQM is the mean without the lowest and the highest quarter.
-    A difference is that of the means on the same episodes; if its interval contains 0, it may be due to chance.
+    A difference is that of the means on the same episodes, in which both have the metric;
+    if its interval contains 0, it may be due to chance.
     P(improvement) is the probability of a better result in an episode; 0.5 means no difference.
     Better means higher, or lower for the metric of the winner if this was requested.
     A winner has intervals of its differences from all others that exclude 0{corrected}."""

@@ -63,7 +63,8 @@ class Difference:
         entry: Name of the entry.
         baseline: Name of the baseline.
         metric: The metric.
-        difference: Mean of the entry minus mean of the baseline, on the same episodes.
+        difference: Mean of the entry minus mean of the baseline, on the same episodes; those in which
+            one of them lacks the metric are left out.
         interval: Its confidence interval; None if the data does not determine one.
         probability_of_improvement: Probability that the entry is better than the baseline in an
             episode; ties count half. Better is higher, or lower if so chosen for the metric.
@@ -71,6 +72,7 @@ class Difference:
         episodes_needed: Number of episodes that would tell both apart with a probability of 80%, if
             the difference is as estimated; None if they are told apart, or if no number suffices.
         needs_more_runs: Whether only more runs can tell them apart.
+        n_shared: Number of episodes in which both have the metric.
     """
 
     entry: str
@@ -82,6 +84,7 @@ class Difference:
     probability_interval: Interval | None
     episodes_needed: int | None = None
     needs_more_runs: bool = False
+    n_shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,7 @@ class Comparison:
         one = found[0] if found else none
         probability = f"probability of improvement over {baseline}"
         return {
+            f"values shared with {baseline}": one.n_shared if found else None,
             **_columns(f"difference to {baseline}", one.difference, one.interval),
             **_columns(probability, one.probability_of_improvement, one.probability_interval),
             f"episodes needed to tell from {baseline}": one.episodes_needed,

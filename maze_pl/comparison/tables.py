@@ -10,7 +10,7 @@ from maze_pl.runs.tables import aligned, interval_text, number_text
 _PERCENT = f"{CONFIDENCE:.0%}"
 MEAN_HEAD = ("metric", "entry", "runs", "mean", f"{_PERCENT} interval", "IQM", f"{_PERCENT} interval")
 DIFFERENCE_HEAD = (
-    *("metric", "entry", "baseline", "difference", f"{_PERCENT} interval"),
+    *("metric", "entry", "baseline", "episodes", "difference", f"{_PERCENT} interval"),
     *("P(improvement)", f"{_PERCENT} interval", "episodes needed"),
 )
 
@@ -33,7 +33,8 @@ def difference_rows(comparison: Comparison) -> list[list[str]]:
     for one in shown_differences(comparison):
         difference = [number_text(one.difference), interval_text(one.interval)]
         improvement = [number_text(one.probability_of_improvement), interval_text(one.probability_interval)]
-        rows.append([one.metric, one.entry, one.baseline, *difference, *improvement, needed_text(one)])
+        names = [one.metric, one.entry, one.baseline, f"{one.n_shared:,}"]
+        rows.append([*names, *difference, *improvement, needed_text(one)])
     return rows
 
 

@@ -24,7 +24,8 @@ def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
     """Learn the probabilities of the recorded acts.
 
     Networks that fit the spaces (`AutomaticModelComposer`) maximise the log-probability of the acts
-    of nine tenths of the episodes, until that of the others has not risen for three epochs.
+    of nine tenths of the episodes, until that of the others has not risen for three epochs. For acts on
+    the bounds of a Box it is that of all samples that are clipped to them.
     Importance sampling with an estimated behaviour policy: J. Hanna, S. Niekum and P. Stone 2019,
     arXiv:1806.01347.
 
@@ -79,5 +80,5 @@ def _log_prob(policy: TorchPolicy, acts: RecordedActs, chosen: Array) -> torch.T
         if len(rows):
             agent_id = torch.from_numpy(situations.agent_id[rows])
             joint = policy.distribution(key, tensors(situations.observation, rows), agent_id)
-            parts.append(joint.log_prob(tensors(situations.action, rows)))
+            parts.append(joint.environment_log_prob(tensors(situations.action, rows)))
     return torch.cat(parts)

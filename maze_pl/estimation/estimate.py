@@ -13,6 +13,7 @@ from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.policy import Policy
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
+from maze_pl.datasets.episode_loader import entries_of
 from maze_pl.estimation.cloning import cloned_policy
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
 from maze_pl.estimation.importance_sampling import DOUBLY_ROBUST, WEIGHTING, Estimator, effective_sample_size
@@ -54,7 +55,7 @@ def estimate(
 
     Args:
         agent: A run directory or a checkpoint, an algorithm, or a policy; policies need a `spec`.
-        episodes: A file or a folder with recorded episodes, a record, or a list of these.
+        episodes: A file or a folder with recorded episodes, a record, or a sequence of these.
         behaviour: The policy that recorded them: a run directory, a checkpoint, an algorithm, a
             policy, `random`, or `clone` for a policy that is learned from the recorded acts.
         estimators: Names of the estimators.
@@ -96,7 +97,7 @@ def estimate(
     gamma = agent_gamma if gamma is None else gamma
     check_fraction(gamma=gamma)
     require_memoryless(policy, _name(agent))
-    acts = read_acts(episodes if isinstance(episodes, list) else [episodes], spec, make_env, trust)
+    acts = read_acts(entries_of(episodes), spec, make_env, trust)
     log_ratio = np.zeros(len(acts.reward))
     if is_weighted:
         log_ratio = log_probs(policy, acts, _name(agent)) - _behaviour_log_probs(behaviour, acts, episodes, seed, trust)
@@ -164,7 +165,7 @@ def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed
         policy = RandomPolicy(actions, {key: step.masks for key, step in acts.spec.steps.items()})
     elif isinstance(behaviour, str | Path):
         policy, spec, make_env, _ = _loaded(behaviour, trust)
-        acts = read_acts(episodes if isinstance(episodes, list) else [episodes], spec, make_env, trust)
+        acts = read_acts(entries_of(episodes), spec, make_env, trust)
     else:
         policy = getattr(behaviour, "policy", behaviour)
     found = log_probs(policy, acts, name)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from maze_pl.agents.acting import HasProbabilities
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy, PolicyBatch, evaluation_mode
+from maze_pl.core.spaces import environment_actions
 from maze_pl.core.spec import StepSpec
 from maze_pl.estimation.probabilities import BATCH_SIZE
 from maze_pl.estimation.recorded_acts import NOTHING, RecordedActs, Situations
@@ -227,7 +228,10 @@ def _policy_acts(
     deterministic: bool,
     n_samples: int,
 ) -> tuple[Tensor, Tensor]:
-    """Acts of the evaluated policy in all situations of a sub-step, [n, K, A], and their weights [n, K]."""
+    """Acts of the evaluated policy in all situations of a sub-step, as environments receive them.
+
+    They are [n, K, A], and their weights [n, K].
+    """
     heads = step.action_space.spaces
     is_exact = len(heads) == 1 and not deterministic and isinstance(policy, HasProbabilities)
     only = next(iter(heads.items()))
@@ -247,7 +251,10 @@ def _policy_acts(
             drawn = []
             for _ in range(1 if deterministic else n_samples):
                 action = policy.act(batch, deterministic=deterministic, generator=generator).action
-                drawn.append(_action_features(step, action))
+                received = {}
+                for head, space in heads.items():
+                    received[head] = environment_actions(space, action[head])
+                drawn.append(_action_features(step, received))
             acts.append(np.stack(drawn, 1))
             weights.append(np.full((len(batch.agent_id), len(drawn)), 1.0 / len(drawn), np.float32))
     if is_exact:

@@ -33,6 +33,9 @@ def require_memoryless(policy: Policy, name: str) -> None:
 def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
     """[A] log-probability of each recorded act, in nats; -inf for acts that the policy never takes.
 
+    Acts are recorded as environments receive them: components that were clipped to a bound have
+    the probability of everything that is clipped to it, other continuous ones a density.
+
     Args:
         policy: A `TorchPolicy` or a `RandomPolicy`.
         acts: The acts.
@@ -68,7 +71,8 @@ def _of_networks(policy: TorchPolicy, key: Any, situations: Situations) -> Array
             observation = tensors(situations.observation, rows)
             agent_id = torch.from_numpy(np.array(situations.agent_id[rows]))
             joint = policy.distribution(key, observation, agent_id)
-            parts.append(joint.log_prob(tensors(situations.action, rows)).double().cpu().numpy())
+            found = joint.environment_log_prob(tensors(situations.action, rows))
+            parts.append(found.double().cpu().numpy())
     return np.concatenate(parts)
 
 

@@ -24,6 +24,7 @@ from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.estimation.weighted_episodes import Array
 from maze_pl.records.columns import Columns, columns_of
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.records.same_episode import Parts
 
 NOTHING = -1
 """Row of an act that is followed by no situation."""
@@ -130,7 +131,7 @@ def read_acts(
     keeper = _Keeper()
     identities: set[bytes] = set()
     records: list[SpacesTrajectoryRecord] = []
-    with closing(EpisodeLoader(keeper, trust, make_env, spec)) as loader:
+    with closing(EpisodeLoader(keeper, trust, make_env, spec)) as loader, closing(Parts()) as parts:
         for source in sources:
             for loaded in loader.load(source):
                 if isinstance(loaded, Damaged):
@@ -139,13 +140,17 @@ def read_acts(
                 require_same_spaces(loaded.spec, spec, loaded.name, "the policy's")
                 if fault := invalid_value(spec, columns_of(record)):
                     raise ValueError(f"{loaded.name}: {fault}")
-                if loaded.identity not in identities:
-                    identities.add(loaded.identity)
+                identity = loaded.choices.identity()
+                if identity not in identities:
+                    identities.add(identity)
                     records.append(record)
+                    parts.add(loaded.choices)
+        left_out = set(parts.find())
     if not records:
         names = ", ".join(str(Path(one)) if isinstance(one, str | Path) else "a record" for one in episodes)
         raise ValueError(f"{names}: there are no recorded episodes")
-    return _joined(records, spec)
+    kept = [record for number, record in enumerate(records) if number not in left_out]
+    return _joined(kept, spec)
 
 
 class _Keeper(TrajectoryProcessor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import space_to_dict
-from maze_pl.core.spec import Spec
-from maze_pl.envs.building import wrapper_stack
+from maze_pl.core.spec import Spec, fitting_masks
+from maze_pl.envs.building import class_of, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.wrappers import ActionMasksWrapper, SplitActionsWrapper
 from maze_pl_runtime import Policy
+from maze_pl_runtime.bundle_file import MANIFEST
 
 
 class BundlePolicy:
@@ -47,6 +50,11 @@ class BundlePolicy:
         """Names of the wrappers that the bundle contains."""
         return [role["name"] for role in self.manifest["wrappers"] if role["is_included"]]
 
+    @property
+    def has_state(self) -> bool:
+        """True if decisions depend on earlier ones, by a recurrent network or a stack of observations."""
+        return any(step["state"] for step in self._policy.spec.values())
+
     def act(
         self,
         batch: PolicyBatch,
@@ -60,16 +68,53 @@ class BundlePolicy:
         Raises:
             ValueError: The temperature is not 1.
         """
-        if temperature != 1.0:
-            raise ValueError(f"temperature={temperature}: a bundle has the distributions of training; leave it at 1")
+        _require_no_temperature(temperature)
         step = self._policy.spec[batch.step_key]
         shape = (len(batch.agent_id), step["n_uniforms"])
         uniforms = torch.rand(shape, dtype=torch.float64, generator=generator).numpy()
-        agents = np.asarray(batch.agent_id) if step["separate_networks"] else 0
         decision = self._policy.decide(
-            batch.observation, batch.step_key, batch.policy_state, deterministic, uniforms=uniforms, agent_id=agents
+            batch.observation,
+            batch.step_key,
+            batch.policy_state,
+            deterministic,
+            uniforms=uniforms,
+            agent_id=self._agents(batch),
         )
         return PolicyStep(decision.action, policy_state=decision.state or None)
+
+    def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
+        """Compute the probabilities of the options of discrete heads, as `TorchPolicy.probabilities` does.
+
+        Raises:
+            ConfigurationError: The bundle splits actions, so that its heads are not those of the
+                environment.
+            ValueError: The temperature is not 1.
+        """
+        split = f"{SplitActionsWrapper.__module__}.{SplitActionsWrapper.__qualname__}"
+        if any(class_of(name) == split for name in self.included):
+            fault = "its SplitActionsWrapper makes heads that the environment does not have"
+            raise ConfigurationError(f"{self.path} has no probabilities of the environment's actions: {fault}")
+        _require_no_temperature(temperature)
+        step = self._policy.spec[batch.step_key]
+        decision = self._policy.decide(
+            batch.observation, batch.step_key, batch.policy_state, agent_id=self._agents(batch)
+        )
+        found: dict[str, Any] = {}
+        for head, space in step["actions"].items():
+            if space["type"] == "box":
+                continue
+            probability = np.exp(decision.parameters[head])  # [B, options of all choices]
+            if space["type"] == "multi_binary":
+                found[head] = probability[:, 1::2].reshape(-1, *space["shape"])
+            elif space["type"] == "multi_discrete":
+                found[head] = np.split(probability, np.cumsum(step["heads"][head]["choices"])[:-1], axis=1)
+            else:
+                found[head] = probability
+        return found
+
+    def _agents(self, batch: PolicyBatch) -> Any:
+        """Agents that act, or 0 if they share a network."""
+        return np.asarray(batch.agent_id) if self._policy.spec[batch.step_key]["separate_networks"] else 0
 
     def require_fit(self, spec: Spec) -> None:
         """Refuse an environment whose observations or actions differ from those of the bundle.
@@ -95,6 +140,19 @@ class BundlePolicy:
                     )
 
 
+def _require_no_temperature(temperature: float) -> None:
+    if temperature != 1.0:
+        raise ValueError(f"temperature={temperature}: a bundle has the distributions of training; leave it at 1")
+
+
+def is_bundle(path: str | Path) -> bool:
+    """True if a file is a bundle, which may be damaged."""
+    if not Path(path).is_file() or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return MANIFEST in archive.namelist()
+
+
 def bundle_policy(policy: Any) -> BundlePolicy | None:
     """Return the policy of a bundle if an argument is one, or names the file of one; None otherwise."""
     if isinstance(policy, BundlePolicy):
@@ -106,7 +164,7 @@ def bundle_policy(policy: Any) -> BundlePolicy | None:
 
 
 def without_wrappers(env: Wrapper, names: list[str]) -> Wrapper:
-    """Take wrappers out of a stack.
+    """Take wrappers out of a stack, and declarations of masks that exist only with these wrappers.
 
     Args:
         env: The environment with all its wrappers; it is changed.
@@ -122,10 +180,25 @@ def without_wrappers(env: Wrapper, names: list[str]) -> Wrapper:
             return env
         raise ConfigurationError(f"the bundle contains {names}, of which the environment lacks {missing}: add them all")
     removed = [stack[name] for name in names]
-    for wrapper in stack.values():
-        while any(wrapper.env is one for one in removed):
-            wrapper.env = wrapper.env.env  # type: ignore[attr-defined]
+    for wrapper in reversed(stack.values()):  # inner first, as outer ones see their masks
+        _skip(wrapper, removed)
+        if type(wrapper) is ActionMasksWrapper and not _masks_exist(wrapper):
+            removed.append(wrapper)
     return env
+
+
+def _skip(wrapper: Wrapper, removed: list[Wrapper]) -> None:
+    """Take wrappers out that are directly inside of a wrapper."""
+    while any(wrapper.env is one for one in removed):
+        wrapper.env = wrapper.env.env  # type: ignore[attr-defined]
+
+
+def _masks_exist(wrapper: ActionMasksWrapper) -> bool:
+    """True if the environment inside of it has all heads and observations that it declares as masks."""
+    for key, masks in wrapper.action_masks_dict.items():
+        if fitting_masks(wrapper.env, masks).get(key, {}) != dict(masks):
+            return False
+    return True
 
 
 def _shape(space: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import RunConfiguration, checkpoint_entry, wrapper_statistics
+from maze_pl.core.checkpoint import WEIGHTS_ONLY, RunConfiguration, checkpoint_entry, wrapper_statistics
 from maze_pl.system.atomic_files import replaced
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def run_configuration(checkpoint: dict[str, Any], path: str | Path) -> RunConfig
     """
     entry = checkpoint_entry(checkpoint) or {}
     if "config" not in entry:
+        if entry and "optimizer_states" not in checkpoint:
+            raise ConfigurationError(f"{path} {WEIGHTS_ONLY}")
         remedy = "write it with `maze-pl fit`, or with a Trainer that has the callback RunRecord"
         raise ConfigurationError(f"{path} does not hold the configuration of its run: {remedy}")
     return entry["config"]

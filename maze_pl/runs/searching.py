@@ -12,8 +12,10 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DeclaresDiscount
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
+from maze_pl.runs.bundle_policy import BundlePolicy
 from maze_pl.runs.policies import make_policy
 from maze_pl.search import SearchOptions, SearchPolicy
+from maze_pl.search.search_error import SearchError
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ def make_search_policy(
     rule = None
     if options.rule not in (None, "policy"):
         rule = make_policy(options.rule, spec, sample)
+    if any(isinstance(one, BundlePolicy) and one.has_state for one in (policy, rule)):
+        fault = "the bundle has a policy state (a recurrent network, or a stack of observations)"
+        raise SearchError(f"{fault}: search keeps no policy states in its simulations")
     critic = getattr(getattr(agent, "networks", None), "critic", None)
     is_usable = isinstance(critic, StateCritic) and critic.kind != "delta" and not critic.recurrent
     return SearchPolicy(

@@ -14,9 +14,12 @@ import pytest
 import maze_pl
 from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
 from maze_pl.comparison import compare as module_of_compare
+from maze_pl.comparison.analysis import Question, make_comparison
 from maze_pl.comparison.compare import compare
 from maze_pl.comparison.effects import mean_effects
+from maze_pl.comparison.entries import Entry, Player
 from maze_pl.comparison.results import Comparison
+from maze_pl.comparison.tables import console_text
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
@@ -127,6 +130,27 @@ def test_episodes_without_a_kpi_are_left_out_of_its_mean() -> None:
     assert table.entry("heuristic").metrics["kpi/length"].mean_interval is None
     assert np.isnan(table.difference("heuristic", "random", "kpi/length").difference)
     assert table.to_dict()["entries"][1]["metrics"]["kpi/length"]["mean"] is None
+
+
+def test_a_policy_that_only_solves_easy_episodes_does_not_win() -> None:
+    """The first entry has the lower mean, as it lacks the costly episodes; it costs 1 more in all that both have."""
+    costs = np.random.default_rng(0).uniform(0.0, 100.0, (1, 60))
+    sometimes = np.where(costs < 50.0, costs + 1.0 + np.random.default_rng(1).normal(0.0, 0.1, (1, 60)), np.nan)
+    entries = [
+        Entry(name, [Player(name, name)], is_baseline=name == "solves all") for name in ("sometimes", "solves all")
+    ]
+    question = Question("kpi/cost", lower_is_better=True)
+    table = make_comparison(
+        entries, {"kpi/cost": [sometimes, costs]}, question, seed=0, max_steps=0, deterministic=False
+    )
+    found = table.difference("sometimes", "solves all")
+    assert np.nanmean(sometimes) < costs.mean()
+    assert found.n_shared == int((costs < 50.0).sum())
+    assert found.difference == pytest.approx(float(np.nanmean(sometimes - costs)))
+    assert found.probability_of_improvement == 0.0
+    assert table.winner == "solves all" and not table.is_better("sometimes", "solves all")
+    assert table.rows[0]["values shared with solves all"] == found.n_shared
+    assert f"{found.n_shared}" in console_text(table).splitlines()[-3]
 
 
 def test_nothing_is_written_if_a_file_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,3 +117,63 @@ def test_missing_values_are_left_out() -> None:
     assert np.isnan(mean_effects(np.full((2, 3), NAN)).estimate)
     assert np.isnan(iqm_effects(np.full((2, 3), NAN)).estimate)
     assert mean_effects(np.full((2, 3), NAN)).n_values == 0
+
+
+def slow_difference(ours: np.ndarray, others: np.ndarray) -> tuple[float, int]:
+    """Mean difference over pairs of results of one episode, and number of episodes that have any."""
+    pairs, episodes = [], set()
+    for episode in range(ours.shape[1]):
+        for run, other in product(range(len(ours)), range(len(others))):
+            difference = ours[run, episode] - others[other, episode]
+            if not np.isnan(difference):
+                pairs.append(difference)
+                episodes.add(episode)
+    return statistics.fmean(pairs), len(episodes)
+
+
+@pytest.mark.parametrize(("n_runs", "n_others"), [(1, 1), (4, 1), (1, 3), (3, 5)])
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_differences_are_those_of_the_episodes_that_both_have(n_runs: int, n_others: int, missing: float) -> None:
+    generator = np.random.default_rng(n_runs)
+    episodes = generator.normal(0.0, 10.0, (1, 30))
+    tables = []
+    for n in (n_runs, n_others):
+        table = episodes + generator.normal(0.0, 1.0, (n, 30))
+        table[generator.random((n, 30)) < missing] = NAN
+        tables.append(table)
+    effects = difference_effects(*tables)
+    expected, n_shared = slow_difference(*tables)
+    assert (effects.estimate, effects.n_values) == (pytest.approx(expected), n_shared)
+    assert effects.episodes.mean() == pytest.approx(0.0, abs=1e-12)
+    mirrored = difference_effects(tables[1], tables[0])
+    assert (mirrored.estimate, mirrored.variance) == (pytest.approx(-expected), pytest.approx(effects.variance))
+    if not missing:
+        assert effects.estimate == pytest.approx(tables[0].mean() - tables[1].mean())
+        own, other = (mean_effects(table) for table in tables)
+        assert effects.episodes == pytest.approx(own.episodes - other.episodes)
+        assert [part.excess for part in effects.runs] == pytest.approx(
+            [part.excess for part in (*own.runs, *other.runs)]
+        )
+
+
+def test_the_variance_of_a_difference_with_missing_results_agrees_with_the_spread_of_simulated_ones() -> None:
+    generator = np.random.default_rng(5)
+    estimates, variances = [], []
+    for _ in range(3000):
+        episodes = generator.normal(0.0, 5.0, (1, 40))
+        tables = [episodes + generator.normal(0.0, 1.0, (1, 40)) for _ in range(2)]
+        for table in tables:
+            table[generator.random((1, 40)) < 0.3] = NAN
+        effects = difference_effects(*tables)
+        estimates.append(effects.estimate)
+        variances.append(effects.variance)
+    assert statistics.fmean(estimates) == pytest.approx(0.0, abs=0.03)
+    assert statistics.fmean(variances) == pytest.approx(statistics.variance(estimates), rel=0.1)
+
+
+def test_one_shared_episode_counts_as_one_value() -> None:
+    ours, others = np.array([[1.0, 2.0, NAN, 4.0]]), np.array([[NAN, 1.0, 2.0, NAN]])
+    for effects in (difference_effects(ours, others), improvement_effects(ours, others)):
+        assert (effects.estimate, effects.n_values) == (1.0, 1)
+    nothing = difference_effects(ours, np.full((1, 4), NAN))
+    assert np.isnan(nothing.estimate) and nothing.n_values == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -143,6 +144,21 @@ def test_the_value_after_a_truncated_episode_is_that_of_its_last_situation() -> 
     terminated = read_acts(records("random", 3, make), acts.spec)
     values = FittedQ(terminated, policy, 0.95, 0, options=FittedQOptions(n_updates=50)).fit(np.ones(3), 0)
     assert (values.tail == 0.0).all()
+
+
+def test_the_part_of_an_episode_that_a_resumed_run_continued_is_left_out() -> None:
+    make = partial(GymMazeEnv, "CartPole-v1")
+    parts, wholes = (records("heuristic", 2, make, max_steps=max_steps) for max_steps in (5, 9))
+    acts = read_acts([*parts, *wholes], Spec.of(make()))
+    assert acts.lengths.tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("kind", [tuple, deque])
+def test_any_sequence_of_records_is_evaluated(kind: Any, of_random: Any) -> None:
+    options: Any = {"estimators": ["per_decision"], "gamma": GAMMA}
+    policy = some_policy(0)
+    expected = estimate(policy, of_random[:20], "random", **options)
+    assert estimate(policy, kind(of_random[:20]), "random", **options)["per_decision"] == expected["per_decision"]
 
 
 @pytest.mark.slow

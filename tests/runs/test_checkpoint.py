@@ -70,3 +70,14 @@ def test_wrapper_statistics_are_found_by_the_class_of_the_data_module(tmp_path: 
     for name, expected in (("RolloutDataModule", ["Norm"]), ("ReplayDataModule", [])):
         add_to_checkpoint(content, config={"model": {}, "data": {"class_path": f"maze_pl.datamodules.{name}"}})
         assert list(wrapper_statistics_in(content, "run")) == expected
+
+
+def test_a_checkpoint_without_the_state_of_its_run_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "weights.ckpt"
+    content: dict[str, Any] = {CHECKPOINT_KEY: {"spec": {}, "format": CHECKPOINT_FORMAT}, "state_dict": {}}
+    with pytest.raises(
+        ConfigurationError, match=r"^\S+weights.ckpt was written with save_weights_only, and holds neither"
+    ):
+        run_configuration(content, path)
+    content[CHECKPOINT_KEY]["config"] = {"model": {}, "data": {}}
+    assert run_configuration(content, path) == {"model": {}, "data": {}}

@@ -1,0 +1,153 @@
+"""Bundles as policies: their probabilities, searches with them, and environments without their wrappers."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.bundle.bundle_files import bundle_bytes
+from maze_pl.bundle.traced_policy import traced
+from maze_pl.comparison.compare import compare
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import wrappers as ours
+from maze_pl.envs.building import make_wrapped, wrapper_stack
+from maze_pl.perception import FlattenConcatPolicyNet
+from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle, without_wrappers
+from maze_pl.runs.rollout import rollout
+from maze_pl.search import SearchError
+from tests.bundle.written_bundles import BOX, MASK, STEP, write_bundle
+
+OBSERVATIONS = {
+    "place": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+    "allowed": spaces.Box(0, 1, (3,), np.int8),
+    "kind": spaces.Discrete(4, start=1),
+}
+TURN = {"turn": spaces.Discrete(3)}
+HEADS = {"pick": spaces.Discrete(3, start=2), "dials": spaces.MultiDiscrete([2, 3]), "bits": spaces.MultiBinary(2)}
+
+
+class Simulation(gymnasium.Env[Any, Any]):
+    """Rewards the sum of all choices for three steps."""
+
+    def __init__(self, heads: dict[str, spaces.Space[Any]]) -> None:
+        self.observation_space = spaces.Dict(OBSERVATIONS)
+        self.action_space = spaces.Dict(heads)
+
+    def shown(self) -> dict[str, Any]:
+        place = np.array([0.3 * self.time, -0.5], np.float32)
+        return {"place": place, "allowed": np.array([1, 0, 1], np.int8), "kind": 2}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.time = 0
+        return self.shown(), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        total = sum(float(np.sum(part)) for part in action.values())
+        return self.shown(), total, self.time == 3, False, {}
+
+
+def env_of(heads: dict[str, spaces.Space[Any]]) -> GymMazeEnv:
+    return GymMazeEnv(Simulation(heads))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_masks_that_exist_only_with_the_wrappers_are_taken_out_with_them(keep: bool) -> None:
+    entries: Any = [
+        {"observation": "allowed", "class_path": ours.UnSqueezePreProcessor, "config": {"dim": 0}},
+        {
+            "observation": "allowed-unsqueeze",
+            "class_path": ours.FlattenPreProcessor,
+            "config": {"num_flatten_dims": 2},
+        },
+    ]
+    entries[0]["keep_original"] = keep
+    mask = "allowed" if keep else "allowed-unsqueeze-flatten"
+    wrapper = partial(ours.PreProcessingWrapper, pre_processor_mapping=entries)
+    outer = partial(ours.ActionMasksWrapper, action_masks={"turn": mask})
+    env = make_wrapped(partial(env_of, TURN), [wrapper, outer])
+    assert env.action_masks_dict == {0: {"turn": mask}}
+    (name,) = [name for name in wrapper_stack(env) if name.endswith("PreProcessingWrapper")]
+    spec = Spec.of(without_wrappers(env, [name]))
+    assert set(spec.steps[0].observation_space.spaces) == set(OBSERVATIONS)
+    assert spec.steps[0].masks == ({"turn": "allowed"} if keep else {})
+
+
+def test_probabilities_are_those_of_the_parameters(tmp_path: Path) -> None:
+    policy = BundlePolicy(write_bundle(tmp_path / "a.bundle"))
+    observation = {"place": np.log([[0.5, 0.1], [0.2, 0.3]]), "allowed": np.ones((2, 3)), "kind": np.array([1, 2])}
+    found = policy.probabilities(PolicyBatch(0, observation, np.zeros(2, np.int64)))
+    np.testing.assert_allclose(found["turn"], [[0.5, 0.1, 0.5], [0.2, 0.3, 0.2]], rtol=1e-5)
+    with pytest.raises(ValueError, match="leave it at 1"):
+        policy.probabilities(PolicyBatch(0, observation, np.zeros(2, np.int64)), 2.0)
+
+
+def test_a_bundle_that_splits_actions_has_no_probabilities(tmp_path: Path) -> None:
+    name = f"{ours.SplitActionsWrapper.__module__}.SplitActionsWrapper (1 of 2)"
+    wrappers = [{"name": name, "is_included": True, "note": ""}]
+    source = BundlePolicy(write_bundle(tmp_path / "a.bundle"))
+    source.manifest["wrappers"] = wrappers
+    with pytest.raises(ConfigurationError, match=r"has no probabilities .* SplitActionsWrapper"):
+        source.probabilities(PolicyBatch(0, {}, np.zeros(1, np.int64)))
+
+
+def test_a_bundle_with_a_state_cannot_be_searched(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    assert STEP["observations"]["place"] == BOX and STEP["observations"]["allowed"] == MASK
+    for search in ("best_of:2", "beam:2", "lookahead:policy"):
+        with pytest.raises(SearchError, match="the bundle has a policy state"):
+            rollout(partial(env_of, TURN), path, 1, search=search)
+
+
+def test_a_bundle_is_compared(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    assert is_bundle(path) and not is_bundle(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    assert not is_bundle(tmp_path / "text")
+    found = compare(str(path), baselines=["random"], env=partial(env_of, TURN), n_episodes=5, deterministic=True)
+    played = rollout(partial(env_of, TURN), path, 5, deterministic=True)
+    name = found.entries[0].name
+    assert name.endswith("a.bundle")
+    assert found.entry(name).metrics["return"].mean == np.mean([one.summary.reward for one in played])
+
+
+@pytest.mark.slow
+def test_a_search_with_a_bundle_is_that_with_its_policy(tmp_path: Path) -> None:
+    masks = {"pick": "allowed"}
+    env = make_wrapped(partial(env_of, HEADS), action_masks=masks)
+    spec = Spec.of(env)
+    shapes = {head: (n,) for head, n in {"pick": 3, "dials": 5, "bits": 2}.items()}
+    torch.manual_seed(0)
+    policy = TorchPolicy([FlattenConcatPolicyNet(spec.steps[0].observation_shapes, shapes, nn.Tanh, [4])], spec)
+    for parameter in policy.parameters():
+        nn.init.normal_(parameter)
+    parts = traced(policy.eval(), env)
+    path = tmp_path / "a.bundle"
+    path.write_bytes(bundle_bytes(parts.described(), parts.members))
+    observation = {name: np.stack([value] * 2) for name, value in env.reset(seed=0)[0].items()}
+    batch = PolicyBatch(0, observation, np.zeros(2, np.int64))
+    expected = policy.probabilities(batch)
+    found = BundlePolicy(path).probabilities(batch)
+    assert found.keys() == expected.keys()
+    for head, value in expected.items():
+        for one, other in zip(found[head], value, strict=True):
+            assert one.shape == other.shape
+            np.testing.assert_allclose(one, other, atol=1e-5)
+    returns = []
+    for one in (policy, path):
+        options: Any = {"search": "beam:3", "action_masks": masks, "deterministic": True, "n_envs": 1}
+        played = rollout(partial(env_of, HEADS), one, 2, **options)
+        returns.append([trajectory.summary.reward for trajectory in played])
+    assert returns[0] == returns[1]
