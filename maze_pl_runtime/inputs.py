@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_LARGEST = np.finfo(np.float32).max  # networks compute in float32
 
 
 class Input:
@@ -19,15 +20,17 @@ class Input:
     def __call__(self, value: Any) -> tuple[Array, bool]:
         """Return the array [B, *shape], and whether the value was a batch."""
         is_array = type(value) is np.ndarray and value.dtype == self.dtype
-        array: Array = value if is_array else self._converted(value)
+        array: Array = value
+        if not is_array:
+            array = converted(value, self.dtype, self.shape, f"observation {self.name!r}")
         if not (is_batch := array.shape != self.shape):
             array = array[None]
         elif array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
             expected = f"expected {self.shape}, or more of these in a first dimension"
             raise ValueError(f"observation {self.name!r} has shape {array.shape}, {expected}")
         # counting is faster than all()
-        if self._is_float and np.count_nonzero(np.isfinite(array)) != array.size:
-            raise ValueError(f"observation {self.name!r} has values that are not finite")
+        if self._is_float and np.count_nonzero(np.abs(array) <= _LARGEST) != array.size:
+            raise ValueError(f"observation {self.name!r} has values that are not finite in float32")
         if self._bounds is not None:
             low, high = self._bounds
             if not ((array >= low) & (array <= high) & (array == np.floor(array))).all():
@@ -35,18 +38,19 @@ class Input:
                 raise ValueError(f"observation {self.name!r} must be integers {bounds}")
         return array, is_batch
 
-    def _converted(self, value: Any) -> Array:
-        try:
-            given = np.asarray(value)
-        except ValueError:  # ragged lists
-            given = np.empty(0, object)
-        if given.dtype.kind in "fiub":
-            with np.errstate(invalid="ignore", over="ignore"):
-                array = given.astype(self.dtype)
-            if self._is_float or np.array_equal(array, given):
-                return array
-        expected = f"{self.dtype} of shape {self.shape}"
-        raise ValueError(f"observation {self.name!r} must be {expected}, not {value!r:.80}")
+
+def converted(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> Array:
+    """Return an array of a type; refuse what is not a number, and integers that it cannot hold."""
+    try:
+        given = np.asarray(value)
+    except (OverflowError, ValueError):  # ragged lists
+        given = np.empty(0, object)
+    if given.dtype.kind in "fiub":
+        with np.errstate(invalid="ignore", over="ignore"):
+            array = given.astype(dtype)
+        if dtype.kind == "f" or np.array_equal(array, given):
+            return array
+    raise ValueError(f"{name} must be {dtype} of shape {shape}, not {value!r:.80}")
 
 
 def read_space(space: dict[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...], Any, Any]:

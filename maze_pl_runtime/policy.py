@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .bundle_file import BundleError, read_bundle
-from .inputs import Array, Input, read_space
+from .inputs import Array, Input, converted, read_space
 
 _NAMES = {"float32": "float", "float64": "double"}
 
@@ -89,7 +89,8 @@ class Policy:
                 networks.
 
         Raises:
-            ValueError: The sub-step is unknown, or an argument has a wrong name, shape or value.
+            ValueError: The sub-step is unknown, an argument has a wrong name, shape or value, or the
+                result is not a number.
         """
         if step_key is None and len(self._steps) == 1:
             (step_key,) = self._steps
@@ -156,9 +157,9 @@ class _Step:
 
     def decide(self, observation: Any, state: Any, deterministic: bool, uniforms: Any, agent_id: Any) -> Decision:
         """Decide; arguments as for `Policy.decide`."""
-        names = {part.name for part in self._inputs}
-        if not isinstance(observation, Mapping) or not names <= observation.keys():
-            expected = f"expected a dict of the observations {sorted(names)}"
+        known = {part.name for part in self._inputs}
+        if not isinstance(observation, Mapping) or not known <= observation.keys():
+            expected = f"expected a dict of the observations {sorted(known)}"
             raise ValueError(f"{expected}, got {observation!r:.200}")
         feed: dict[str, Array] = {}
         shapes = set()
@@ -174,18 +175,26 @@ class _Step:
             raise ValueError(f"{fault}, expected {list(self._state)}")
         for name, (dtype, shape) in self._state.items():
             value = np.zeros((*leading, *shape), dtype) if state is None else state[name]
-            self._add(feed, f"state/{name}", value, dtype, leading, shape)
+            array = self._add(feed, f"state/{name}", value, dtype, leading, shape)
+            if dtype.kind == "f" and not np.isfinite(array).all():
+                raise ValueError(f"state/{name} has values that are not finite")
         if self._n_agents:
-            agents = feed["agent_id"] = np.full(leading or 1, agent_id, np.int64)
+            given = converted(agent_id, np.dtype(np.int64), leading, "agent_id")
+            agents = feed["agent_id"] = np.full(leading or 1, given)
             if not ((agents >= 0) & (agents < self._n_agents)).all():
                 raise ValueError(f"agent_id={agent_id!r} must be from 0 to {self._n_agents - 1}")
         if self._n_uniforms and (deterministic or uniforms is None):
             feed["uniforms"] = np.random.random((*(leading or (1,)), self._n_uniforms))
         elif self._n_uniforms:
-            self._add(feed, "uniforms", uniforms, np.float64, leading, (self._n_uniforms,))
+            self._add(feed, "uniforms", uniforms, np.dtype(np.float64), leading, (self._n_uniforms,))
             if not ((feed["uniforms"] >= 0) & (feed["uniforms"] < 1)).all():
                 raise ValueError("uniforms must be at least 0 and below 1")
-        values = self._session.run(self._outputs[bool(deterministic)], feed)
+        names = self._outputs[bool(deterministic)]
+        values = self._session.run(names, feed)
+        for name, value in zip(names, values, strict=True):
+            is_parameter = name.startswith("parameters/")  # which may be infinite
+            if value.dtype.kind == "f" and not (~np.isnan(value) if is_parameter else np.isfinite(value)).all():
+                raise ValueError(f"the policy's {name} has values that are not numbers, or infinite: {value!r:.80}")
         if not leading:
             values = [value[0] for value in values]
         action: dict[str, Any] = {}
@@ -195,12 +204,13 @@ class _Step:
         state = dict(zip(self._state, rest[len(self._heads) :], strict=True))
         return Decision(action, state, dict(zip(self._heads, rest, strict=False)))
 
-    def _add(self, feed: dict[str, Array], name: str, value: Any, dtype: Any, leading: Any, shape: Any) -> None:
+    def _add(self, feed: dict[str, Array], name: str, value: Any, dtype: Any, leading: Any, shape: Any) -> Array:
         """Add an input other than an observation, with batch dimension."""
-        array: Array = np.asarray(value, dtype)
+        array = converted(value, dtype, (*leading, *shape), name)
         if array.shape != (*leading, *shape):
             raise ValueError(f"{name} has shape {array.shape}, expected {(*leading, *shape)}")
         feed[name] = array if leading else array[None]
+        return array
 
 
 def _node(dtype: Any, shape: Any) -> tuple[str, list[int]]:

@@ -48,6 +48,21 @@ def applied(wrapper: Wrapper, action: Tensors) -> Tensors:
     return action
 
 
+def marked(wrapper: Wrapper, marks: Tensors) -> Tensors:
+    """Return which entries of the actions that a wrapper passes on are made from marked entries of its actions.
+
+    Args:
+        wrapper: A wrapper that `wrapper_roles` includes.
+        marks: Head -> [B, ...] bool for each entry of an action.
+    """
+    if type(wrapper) is ours.DiscretizeActionsWrapper:
+        changed = dict(marks)
+        for head in wrapper.bins.keys() & marks.keys():
+            changed[head] = marks[head].reshape(-1, *wrapper.bins[head][1])
+        return changed
+    return applied(wrapper, marks)
+
+
 def _values_of_bins(wrapper: ours.DiscretizeActionsWrapper, action: Tensors) -> Tensors:
     changed = dict(action)
     for head in wrapper.bins.keys() & action.keys():

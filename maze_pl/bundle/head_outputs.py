@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
@@ -33,6 +34,7 @@ class HeadOutputs:
         size: Number of parameters.
         n_uniforms: Number of uniform numbers that determine an action.
         choices: Number of options of each choice; none for continuous heads.
+        magnitude: [size] or a number: sizes of the parameters, to which rounding errors are relative.
     """
 
     description: str
@@ -41,6 +43,18 @@ class HeadOutputs:
     size: int
     n_uniforms: int
     choices: tuple[int, ...] = ()
+    magnitude: Any = 1.0
+
+
+def magnitude_of(low: Any, high: Any) -> Any:
+    """[...] sizes of numbers between bounds: that of the larger bound, at least 1; infinite bounds do not count.
+
+    Args:
+        low: [...] lower bounds.
+        high: [...] upper bounds.
+    """
+    sizes = np.abs(np.stack(np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))))
+    return np.where(np.isfinite(sizes), sizes, 0.0).max(axis=0, initial=1.0)
 
 
 def head_outputs(head: str, distribution: type[ProbabilityDistribution], space: spaces.Space[Any]) -> HeadOutputs:
@@ -66,7 +80,11 @@ def head_outputs(head: str, distribution: type[ProbabilityDistribution], space: 
         raise ExportError(f"action head {head!r}: no bundle can sample from {name}; {remedy}")
     described, parameters, sample, n_parameters = _CONTINUOUS[distribution]
     n = math.prod(space.shape or ())
-    return HeadOutputs(described, parameters, sample, n_parameters * n, n)
+    magnitude: Any = 1.0
+    if distribution is distributions.DeterministicProbabilityDistribution:
+        box: Any = space
+        magnitude = magnitude_of(box.low, box.high).ravel()
+    return HeadOutputs(described, parameters, sample, n_parameters * n, n, magnitude=magnitude)
 
 
 # ------------------------------------------------------------------------------------------------------------ discrete
@@ -127,7 +145,7 @@ def _normal_sample(part: ProbabilityDistribution, uniforms: Tensor) -> Tensor:
 
 def _beta_parameters(part: distributions.BetaProbabilityDistribution) -> Tensor:
     """[B, 2n] alpha of all components, then beta."""
-    return part.concentration.flatten(1, -2).movedim(-1, 1).flatten(1).float()
+    return part.concentration.movedim(-1, 1).flatten(1).float()
 
 
 def _beta_sample(part: distributions.BetaProbabilityDistribution, uniforms: Tensor) -> Tensor:
@@ -138,7 +156,8 @@ def _beta_sample(part: distributions.BetaProbabilityDistribution, uniforms: Tens
 
 
 def _deterministic_parameters(part: ProbabilityDistribution) -> Tensor:
-    return part.deterministic_sample().flatten(1).float()
+    """[B, n] the action; a shape () has one component."""
+    return part.deterministic_sample().unsqueeze(-1).flatten(1).float()
 
 
 def _noisy_action(part: ProbabilityDistribution, uniforms: Tensor) -> Tensor:

@@ -54,6 +54,14 @@ class ObservationStage(ABC):
             state: Name -> [B, ...], zero at the start of an episode.
         """
 
+    def origin(self, name: str) -> str | None:
+        """Return the name of the observation whose entries are those of a result; None if they were changed.
+
+        Args:
+            name: Name of a result.
+        """
+        return name
+
 
 def observation_stage(wrapper: Wrapper, key: StepKey, position: int) -> ObservationStage | None:
     """Return the stage of a wrapper; None if it does not change observations.
@@ -109,6 +117,9 @@ class _Normalization(ObservationStage):
                 normalized[name] = _normalized(strategy, normalized[name])
         return normalized, {}
 
+    def origin(self, name: str) -> str | None:
+        return None if name in self._strategies else name
+
 
 def _normalized(strategy: ObservationNormalizationStrategy, value: Tensor) -> Tensor:
     """[B, ...] float32, as `ObservationNormalizationStrategy.normalize`."""
@@ -146,6 +157,14 @@ class _PreProcessing(ObservationStage):
                 value = processed[entry.observation] if entry.keep else processed.pop(entry.observation)
                 processed[entry.output] = _processed(entry.processor, value)
         return processed, {}
+
+    def origin(self, name: str) -> str | None:
+        for entry in reversed(self._pipeline):
+            if entry.output == name:
+                if isinstance(entry.processor, ours.OneHotPreProcessor | AveragingPreProcessor):
+                    return None
+                name = entry.observation
+        return name
 
 
 def _processed(processor: PreProcessor, value: Tensor) -> Tensor:
@@ -200,7 +219,7 @@ class _Stacking(ObservationStage):
             newest = observation[stack.observation].unsqueeze(1)  # [B, 1, ...]
             further_dimensions = [1] * (newest.dim() - 1)
             has_started = state[STARTED].reshape(-1, *further_dimensions) > 0
-            earlier = torch.where(has_started, state[name][:, 1:], newest)
+            earlier = _where(has_started, state[name][:, 1:], newest)
             latest = torch.cat((earlier, newest), dim=1)
             changed[name] = latest
             if stack.delta:
@@ -210,6 +229,25 @@ class _Stacking(ObservationStage):
         if self._stacks:
             changed[STARTED] = torch.ones_like(state[STARTED])
         return stacked, changed
+
+    def origin(self, name: str) -> str | None:
+        return None if any(stack.name == name for stack in self._stacks.values()) else name
+
+
+_WIDER: Final = {
+    torch.bool: torch.uint8,
+    torch.int16: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint64: torch.int64,
+}
+"""Types that `Where` of ONNX Runtime lacks -> types that it has; uint64 is the same bits in int64."""
+
+
+def _where(condition: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Return `torch.where` for numbers of any type, in a type that ONNX Runtime has."""
+    kind = first.dtype
+    computed = _WIDER.get(kind, kind)
+    return torch.where(condition, first.to(computed), second.to(computed)).to(kind)
 
 
 # --------------------------------------------------------------------------------------------------------------- masks
@@ -228,3 +266,6 @@ class _SplitMasks(ObservationStage):
         for name, (old, entries) in self._parts.items():
             split[name] = observation[old][:, torch.tensor(entries)]
         return split, {}
+
+    def origin(self, name: str) -> str | None:
+        return self._parts[name][0] if name in self._parts else name

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -18,6 +18,15 @@ OPSET: Final = 18
 """Version of ONNX's operators; the one that torch translates to without a further conversion."""
 _HINT: Final = "exporting needs onnx, onnxscript and onnxruntime: pip install maze-pl[onnx]"
 _OPERATION: Final = re.compile(r"OpOverload\(op='([^']+)'|(?:^|\s)((?:aten|prims|torchvision)[.:]+\w+(?:\.\w+)?)")
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """log(1 / (1 + exp(-x))) for any x; torch translates it to Log(Sigmoid(x)), which is -inf for x below -18."""
+    return -torch.relu(-x) - torch.log1p(torch.exp(-x.abs()))
+
+
+_REPLACED: Final[dict[Any, Callable[..., Tensor]]] = {torch.ops.aten.log_sigmoid.default: _log_sigmoid}
+"""Operation -> a function of others, whose translation is more accurate."""
 
 
 def to_onnx(graph: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str], where: str) -> bytes:
@@ -43,7 +52,7 @@ def to_onnx(graph: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str],
             raise ExportError(f"{where} cannot be traced by torch.export: {_reason(error)}") from error
         try:
             translated: Any = torch.onnx.export(
-                program,
+                program.run_decompositions(_REPLACED),
                 dynamo=True,
                 verbose=False,
                 input_names=list(inputs),

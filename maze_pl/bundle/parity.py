@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from maze_pl.bundle.errors import ExportError
+from maze_pl.bundle.head_outputs import magnitude_of
 from maze_pl.bundle.recorded_decisions import RecordedDecision
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.core.actor_id import StepKey
@@ -17,7 +18,7 @@ from maze_pl.core.policy import Array
 from maze_pl_runtime import Policy
 
 TOLERANCE: Final = 1e-5
-"""Largest difference of a number, relative to its size where that is above 1."""
+"""Largest difference of a number, relative to its size, or that of its bounds, where this is above 1."""
 
 
 @dataclass
@@ -28,9 +29,9 @@ class Parity:
         episodes: Number of episodes.
         decisions: Number of decisions.
         largest_difference: Largest difference of parameters, continuous actions and policy states,
-            relative to their size where that is above 1.
-        near_ties: Decisions in which the bundle took another option than the policy, which is as
-            likely up to `TOLERANCE`.
+            relative to their size, or that of their bounds, where this is above 1.
+        near_ties: Decisions in which the bundle took another option of a choice than the policy,
+            which is as likely up to `TOLERANCE`.
         tolerance: The limit.
     """
 
@@ -73,14 +74,18 @@ def require_parity(
         expected = _by_torch(graph, decision, states.get(actor), own, uniforms)
         where = f"decision {number} of sub-step {key!r}"
         for name, array in found.parameters.items():
-            _compare(parity, array, expected[f"parameters/{name}"], f"{where}: parameters of {name!r}")
+            what = f"{where}: parameters of {name!r}"
+            _compare(parity, array, expected[f"parameters/{name}"], what, graph.heads[name].magnitude)
         for name, array in found.state.items():
             _compare(parity, array, expected[f"next_state/{name}"], f"{where}: policy state {name!r}")
-        is_near_tie = _is_near_tie(graph, found.parameters)
-        for head in graph.actions:
+        ties = graph.near_ties(found.parameters, TOLERANCE)
+        is_near_tie = False
+        for head, space in graph.actions.items():
             what = f"{where}: action {head!r}"
-            _compare_actions(parity, found.action[head], decision.action[head], what, is_near_tie)
-            _compare_actions(parity, sampled.action[head], expected[f"sample/{head}"], f"{what}, sampled", False)
+            differs = _compare_actions(parity, found.action[head], decision.action[head], what, space, ties[head])
+            is_near_tie = is_near_tie or differs
+            _compare_actions(parity, sampled.action[head], expected[f"sample/{head}"], f"{what}, sampled", space)
+        parity.near_ties += is_near_tie
         states[actor] = found.state
     return parity
 
@@ -96,7 +101,8 @@ def _by_torch(
             tensor = torch.from_numpy(np.array(value))
             inputs[f"observation/{name}"] = tensor.to(inputs[f"observation/{name}"].dtype)[None]
     for name, array in (state or {}).items():
-        inputs[f"state/{name}"] = torch.from_numpy(np.array(array))[None]
+        dtype, _ = graph.state[name]  # torch refuses ONNX Runtime's name of uint64, ulonglong
+        inputs[f"state/{name}"] = torch.from_numpy(np.asarray(array).astype(dtype))[None]
     if "agent_id" in inputs:
         inputs["agent_id"] = torch.tensor([agent_id])
     if "uniforms" in inputs:
@@ -104,35 +110,50 @@ def _by_torch(
     return {name: tensor[0].numpy() for name, tensor in graph(inputs).items()}
 
 
-def _compare(parity: Parity, found: Any, expected: Any, what: str) -> None:
-    """Note the largest difference, and refuse one above the tolerance."""
+def _compare(parity: Parity, found: Any, expected: Any, what: str, magnitude: Any = 1.0) -> None:
+    """Note the largest difference, and refuse one above the tolerance.
+
+    Args:
+        parity: Result so far.
+        found: Numbers of the bundle.
+        expected: Those of the policy.
+        what: Description of them.
+        magnitude: Their sizes, to which differences are relative if the numbers are smaller.
+    """
     found = np.asarray(found, np.float64)
     expected = np.asarray(expected, np.float64)
-    difference = float(np.max(np.abs(found - expected) / np.maximum(1.0, np.abs(expected)), initial=0.0))
+    difference = float(np.max(np.abs(found - expected) / np.maximum(magnitude, np.abs(expected)), initial=0.0))
     if not difference <= TOLERANCE:
         fault = f"{what} differs by {difference:.2g}, more than {TOLERANCE:g}: {found} instead of {expected}"
         raise ExportError(f"the bundle does not decide as the policy does: {fault}")
     parity.largest_difference = max(parity.largest_difference, difference)
 
 
-def _compare_actions(parity: Parity, found: Any, expected: Any, what: str, is_near_tie: bool) -> None:
-    """Compare numbers up to the tolerance, and integers exactly but in near ties."""
-    if np.asarray(found).dtype.kind == "f":
-        _compare(parity, found, expected, what)
-    elif not np.array_equal(found, expected):
-        if not is_near_tie:
+def _compare_actions(
+    parity: Parity, found: Any, expected: Any, what: str, space: Mapping[str, Any], ties: Any = False
+) -> bool:
+    """Compare numbers up to the tolerance, and integers exactly; entries in near ties may differ.
+
+    Args:
+        parity: Result so far.
+        found: [*shape] action of the bundle.
+        expected: [*shape] action of the policy.
+        what: Description of it.
+        space: Its space, as plain values.
+        ties: [*shape] which entries are near ties.
+
+    Returns:
+        True if an entry in a near tie differs.
+    """
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.dtype.kind != "f":
+        differs = found != expected
+        if (differs & ~np.asarray(ties)).any():
             fault = f"{what} is {found} instead of {expected}"
             raise ExportError(f"the bundle does not decide as the policy does: {fault}")
-        parity.near_ties += 1
-
-
-def _is_near_tie(graph: StepGraph, parameters: Mapping[str, Array]) -> bool:
-    """True if the two best options of a choice are equally likely up to the tolerance."""
-    for head, outputs in graph.heads.items():
-        first = 0
-        for n_options in outputs.choices:
-            options = np.sort(parameters[head][first : first + n_options])
-            if n_options > 1 and options[-1] - options[-2] <= TOLERANCE:
-                return True
-            first += n_options
-    return False
+        return bool(differs.any())
+    magnitude = magnitude_of(space["low"], space["high"])
+    differs = np.abs(found - expected) > TOLERANCE * np.maximum(magnitude, np.abs(expected))
+    excused = differs & ties
+    _compare(parity, np.where(excused, expected, found), expected, what, magnitude)
+    return bool(excused.any())

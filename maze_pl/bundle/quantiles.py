@@ -55,12 +55,12 @@ def normal_quantile(probability: Tensor) -> Tensor:
     """
     probability = probability.clamp(_LEAST, 1.0 - 2 * _LEAST)
     q = probability - 0.5
-    r = 0.180625 - q * q
+    r = _exact(0.180625) - q * q
     centre = q * _ratio(_CENTRE, r)
     lower = torch.minimum(probability, 1.0 - probability)
     root = torch.sqrt(-torch.log(lower))
-    tail = torch.where(root <= 5.0, _ratio(_MIDDLE, root - 1.6), _ratio(_TAIL, root - 5.0))
-    return torch.where(q.abs() <= 0.425, centre, torch.where(q < 0, -tail, tail))
+    tail = torch.where(root <= 5.0, _ratio(_MIDDLE, root - _exact(1.6)), _ratio(_TAIL, root - 5.0))
+    return torch.where(q.abs() <= _exact(0.425), centre, torch.where(q < 0, -tail, tail))
 
 
 def _ratio(coefficients: tuple[tuple[float, ...], ...], x: Tensor) -> Tensor:
@@ -69,10 +69,15 @@ def _ratio(coefficients: tuple[tuple[float, ...], ...], x: Tensor) -> Tensor:
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
-    value = torch.full_like(x, coefficients[-1])
+    value = _exact(coefficients[-1]).expand_as(x)
     for coefficient in reversed(coefficients[:-1]):
-        value = value * x + coefficient
+        value = value * x + _exact(coefficient)
     return value
+
+
+def _exact(number: float) -> Tensor:
+    """Return a number as float64; in ONNX, numbers of Python are rounded to float32."""
+    return torch.tensor(number, dtype=torch.float64)
 
 
 _N_CELLS: Final = 128
@@ -143,7 +148,7 @@ def beta_quantile(probability: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
         lower = torch.where(excess < 0, part, lower)
         upper = torch.where(excess < 0, upper, part)
         slope = density((first + width * part).unsqueeze(-1)).squeeze(-1)
-        newton = part - excess / slope.clamp(min=1e-300)
+        newton = part - excess / slope.maximum(_exact(1e-300))
         is_inside = (newton >= lower) & (newton <= upper)
         part = torch.where(is_inside, newton, 0.5 * (lower + upper))
     y = first + width * part

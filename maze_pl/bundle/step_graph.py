@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.agents.policy_outputs import complete_outputs
-from maze_pl.bundle.action_stages import applied, within_bounds
+from maze_pl.bundle.action_stages import applied, marked, within_bounds
 from maze_pl.bundle.head_outputs import HeadOutputs, head_outputs
 from maze_pl.bundle.observation_stages import observation_stage, torch_type
 from maze_pl.bundle.wrapper_roles import WrapperRoles
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import space_to_dict
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 from maze_pl_runtime.inputs import read_space
@@ -41,7 +42,8 @@ class StepGraph(nn.Module):
         key: The sub-step.
         observations: Observation as the environment returns it -> its space, as plain values.
         actions: Action head of the environment -> its space, as plain values.
-        masks: Action head of the environment -> the observation that masks it.
+        masks: Action head -> the observation that masks it: heads of the environment with the masks that
+            the caller sees declared, and heads of the policy whose masks are declared further out.
         heads: Action head of the policy -> its outputs.
         state: Entry of the policy state -> its type and shape.
         n_networks: Number of networks, one for each agent if there are several.
@@ -74,9 +76,19 @@ class StepGraph(nn.Module):
                 self._stages.append(stage)
                 self.state |= stage.state
         self._action_wrappers = list(roles.included)
+        self._add_outer_masks()
         self._observed = list(policy.spec.steps[key].observation_space.spaces)
         for name, shape in self._parts.state_shapes.items():
             self.state[name] = (np.dtype(np.float32), shape)
+
+    def _add_outer_masks(self) -> None:
+        """Note observations that mask heads of the policy because wrappers in the bundle declare them."""
+        for head, mask in self._parts.mapper.masks.items():
+            name: str | None = mask
+            for stage in reversed(self._stages):
+                name = stage.origin(name) if name is not None else None
+            if name in self.observations and name not in self.masks.values():
+                self.masks[head] = name
 
     @property
     def n_uniforms(self) -> int:
@@ -87,6 +99,31 @@ class StepGraph(nn.Module):
         """Return the class path of the distribution of a head of the policy."""
         distribution, _ = self._parts.mapper.heads[head]
         return f"{distribution.__module__}.{distribution.__qualname__}"
+
+    def near_ties(self, parameters: Mapping[str, Array], tolerance: float) -> dict[str, Array]:
+        """Return which entries of an action are choices whose two best options are equally likely.
+
+        Args:
+            parameters: Head of the policy -> [size] parameters, as the graph returns them.
+            tolerance: Largest difference of log-probabilities.
+
+        Returns:
+            Head of the environment -> [*shape] bool.
+        """
+        marks: Tensors = {}
+        for head, outputs in self.heads.items():
+            shape = self._space[head].shape or ()
+            if not outputs.choices:
+                marks[head] = torch.zeros((1, *shape), dtype=torch.bool)
+                continue
+            ties = []
+            for options in np.split(np.asarray(parameters[head]), np.cumsum(outputs.choices)[:-1]):
+                best = np.sort(options)[-2:]
+                ties.append(len(best) == 2 and bool(best[1] - best[0] <= tolerance))
+            marks[head] = torch.tensor(ties).reshape(1, *shape)
+        for wrapper in self._action_wrappers:
+            marks = marked(wrapper, marks)
+        return {head: marks[head][0].numpy() for head in self.actions}
 
     def example(self, n: int, generator: torch.Generator) -> Tensors:
         """Return inputs for n actors, for tracing."""

@@ -12,7 +12,7 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.checks import check_count
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.seeding import derive_seed
-from maze_pl.deployment.assembling import SearchFor, acting_policy, arguments_of_run, make_env, spec_of
+from maze_pl.deployment.assembling import SearchFor, acting_policy, arguments_of_run, make_env, spec_of, with_bundle
 from maze_pl.deployment.candidates import Candidate
 from maze_pl.deployment.decider import Decider
 from maze_pl.deployment.drift import DriftMonitor, ObservationDrift
@@ -35,15 +35,14 @@ class AgentDeployment:
 
     The environment provides conversions, wrappers and events; its simulation is never stepped. All
     wrappers are kept in step with the states: stacks of observations, time limits, skipped steps,
-    statistics. One deployment belongs to one system and one thread; there can be any number of
-    them.
+    statistics. One deployment belongs to one system and one thread; there can be any number of them.
 
     States of an episode must be given in order, each to one call of `act`. An episode begins with
     the first state, and with the first one after an end.
 
     Args:
         policy: As for `maze_pl.rollout`, or its configuration (`class_path` and `init_args`). Networks
-            are copied.
+            are copied. Wrappers that a bundle contains are taken out of the environment.
         env: The environment, a callable that makes it, or its configuration. The deployment owns and
             closes it.
         wrappers: Further wrappers: callables or configurations, the first one innermost.
@@ -62,8 +61,7 @@ class AgentDeployment:
         training_observations: Observations of training, as the policy saw them; for `drift`.
 
     Raises:
-        TypeError: A wrapper cannot be kept in step, or something is neither an environment nor a
-            policy.
+        TypeError: A wrapper cannot be kept in step, or something is neither an environment nor a policy.
         ValueError: Policy, environment and wrappers do not fit together.
 
     Attributes:
@@ -103,7 +101,8 @@ class AgentDeployment:
     ) -> None:
         if not temperature >= 1e-9:
             raise ValueError(f"temperature={temperature} must be above 0")
-        make = partial(make_env, env, wrappers, wrapper_statistics, action_masks)
+        policy, contained = with_bundle(policy)
+        make = partial(make_env, env, wrappers, wrapper_statistics, action_masks, contained=contained)
         self.env = make()
         self._steps = StackSteps(self.env)
         spec = spec_of(self.env, max_agents)
@@ -113,7 +112,7 @@ class AgentDeployment:
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
         self._loggers = tuple(loggers)
-        self._monitor = None if training_observations is None else DriftMonitor(training_observations)
+        self._monitor = DriftMonitor(training_observations)
         self._seed = None if seed is None else derive_seed(seed, "rollout")
         self._n_episodes = 0
         self._summaries: deque[EpisodeSummary] = deque(maxlen=_MOST_EPISODES)
@@ -138,7 +137,7 @@ class AgentDeployment:
 
         Args:
             run: A run directory, whose best or else last checkpoint is taken, or a checkpoint.
-            policy: Replaces the run's policy.
+            policy: Replaces the run's policy; a bundle that contains wrappers has no `drift`.
             env: Replaces its environment.
             wrappers: Replace its wrappers; those of the same classes get the run's statistics.
             trust: Whether the run may name any class, because you know who made it.
@@ -175,8 +174,10 @@ class AgentDeployment:
             terminated: Whether the episode has ended in this state.
             truncated: Whether it was cut off here.
             info: Further information about the step.
-            actor_id: The actor that acts next: step key and agent. Needed if `needs_actor`.
-            env_time: Environment steps completed in the episode. Needed if `needs_actor`.
+            actor_id: The actor that acts next: step key and agent. Needed if `needs_actor`, except
+                at the end of an episode.
+            env_time: Environment steps completed in the episode. Needed likewise; at the end, the
+                step is complete if it is not given.
             is_actor_done: Whether the actor that has acted will not act again.
             actor_rewards: If rewards are attributed: those of the acts of a finished environment step.
             simulation: A simulation in this state, or an environment around it, which `search` copies.
@@ -272,7 +273,9 @@ class AgentDeployment:
             return
         try:
             if maze_state is not None and self.is_running and not self._is_advancing and self._observation is None:
-                self._observe(Received(maze_state, *step, **named))
+                received = Received(maze_state, *step, **named)
+                self._outside.complete_last(received)
+                self._observe(received)
         finally:
             self.reset()
             self._is_closed = True
@@ -307,17 +310,14 @@ class AgentDeployment:
         Raises:
             ValueError: There is no sample of the observations of training.
         """
-        if self._monitor is None:
-            remedy = "use AgentDeployment.from_run, or ObservationSample.of(records) as training_observations"
-            raise ValueError(f"there is no sample of the observations of training: {remedy}")
         return self._monitor.report(restart)
 
     def event_topic(self, topic: type) -> Any:
         """Return an object with the events of a topic, for the caller to fire.
 
-        Events that are fired between two calls of `act` belong to the step between them.
+        Events between two calls of `act` belong to the step between them, earlier ones to the first step.
         """
-        return self.env.pubsub.create_event_topic(topic)
+        return self._outside.events.topic(topic)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -370,8 +370,7 @@ class AgentDeployment:
 
     def _begin_step(self, actor: ActorID, batch: PolicyBatch, action: Any) -> Any:
         """Begin the step of an actor."""
-        if self._monitor is not None:
-            self._monitor.add(actor.step_key, batch.observation)
+        self._monitor.add(actor.step_key, batch.observation)
         self._last_actor = actor
         self._observation = None
         self._is_advancing = True
@@ -397,4 +396,5 @@ class AgentDeployment:
     def _end_episode(self) -> None:
         """Keep the summary of an episode that is over."""
         self.is_running = False
+        self._outside.events.end_episode()
         self._summaries.extend(self.env.drain_episode_summaries())

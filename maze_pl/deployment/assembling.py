@@ -17,8 +17,10 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.contract import describe
+from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
+from maze_pl.runs.bundle_policy import bundle_policy, without_wrappers
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.policies import make_policy
@@ -46,6 +48,7 @@ def arguments_of_run(
             trust.
     """
     checkpoint = read_checkpoint(run)
+    policy, contained = with_bundle(policy)
     known = load_data(run, trust=trust).rollout_options
     others = {"wrapper_statistics": wrapper_statistics_in(checkpoint, run), **known, **options}
     make = partial(
@@ -55,9 +58,10 @@ def arguments_of_run(
         others.pop("wrapper_statistics"),
         others.pop("action_masks"),
         may_differ=wrappers is not None,
+        contained=contained,
     )
     kept = checkpoint.get("callbacks", {}).get(_CALLBACK)
-    if kept is not None:
+    if kept is not None and not contained:  # a bundle with wrappers gets observations before them
         sample = ObservationSample()
         sample.load_state_dict(kept)
         others.setdefault("training_observations", sample)
@@ -78,12 +82,27 @@ def made(part: Any) -> Any:
     return part
 
 
+def with_bundle(policy: Any) -> tuple[Any, list[str]]:
+    """Load a bundle if a policy is one.
+
+    Returns:
+        The bundle, and the names of the wrappers that it contains, which must not be applied a
+        second time; any other policy as it is, and no names.
+
+    Raises:
+        BundleError: The file of the bundle is not valid.
+    """
+    bundle = bundle_policy(made(policy))
+    return (policy, []) if bundle is None else (bundle, bundle.included)
+
+
 def make_env(
     env: Any,
     wrappers: Sequence[Any],
     wrapper_statistics: Mapping[str, Any] | None,
     action_masks: Mapping[str, str] | None,
     may_differ: bool = False,
+    contained: Sequence[str] = (),
 ) -> LogStatsWrapper:
     """Make the environment of a deployment, with frozen wrapper statistics.
 
@@ -93,8 +112,10 @@ def make_env(
         wrapper_statistics: Statistics by wrapper; None leaves those that the wrappers have.
         action_masks: Action head -> observation, in addition to the declared masks.
         may_differ: Whether statistics of missing wrappers are ignored.
+        contained: Names of wrappers that are taken out, because the policy contains them.
 
     Raises:
+        ConfigurationError: The environment has only some of the contained wrappers.
         TypeError: Something is neither an environment nor a wrapper.
         ValueError: A wrapper needs statistics, and there are none.
     """
@@ -107,7 +128,10 @@ def make_env(
     if wrapper_statistics is not None:
         kept = {name: state for name, state in wrapper_statistics.items() if name in stack or not may_differ}
         load_shared_states(stack, kept)
-    for wrapper in stack.values():
+    if not stack.keys().isdisjoint(contained):
+        rest = without_wrappers(wrapped, list(contained)).env
+        wrapped = LogStatsWrapper(rest, wrapped.logging_prefix)
+    for wrapper in wrappers_of(wrapped):
         wrapper.freeze()
         wrapper.prepare_deployment()
     for normalizer in normalizers_of(wrapped):

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.observation_sample import ObservationSample
+from maze_pl.core.observation_sample import ObservationSample, places_of, rounded
 from maze_pl.core.policy import Array
 
 _LOWEST, _HIGHEST = 0.001, 0.999
@@ -63,6 +63,11 @@ class _Watched:
         overall: [n, elements] sample of the whole training.
         recent: [m, elements] sample of its end.
         places: [elements] positions in the flattened observation.
+
+    Attributes:
+        places: As above.
+        n_observations: Number of observations that were evaluated.
+        other_size: Number of elements of an observation that does not fit the sample; 0 if all fit.
     """
 
     def __init__(self, overall: Array, recent: Array, places: Array) -> None:
@@ -75,6 +80,8 @@ class _Watched:
         ]
         self._expected = [counts / counts.sum() for counts in counted]
         self._waiting: list[Array] = []
+        self._size = -1  # of observations that fit
+        self.other_size = 0
         self.clear()
 
     def clear(self) -> None:
@@ -86,6 +93,11 @@ class _Watched:
 
     def add(self, observation: Array) -> None:
         """Add one observation; it is evaluated later, together with others."""
+        if observation.size != self._size:
+            if not np.array_equal(places_of(observation.size), self.places):
+                self.other_size = observation.size
+                return
+            self._size = observation.size
         self._waiting.append(observation.ravel()[self.places])
         if len(self._waiting) >= _CHUNK:
             self._count()
@@ -93,7 +105,7 @@ class _Watched:
     def _count(self) -> None:
         if not self._waiting:
             return
-        rows = np.array(self._waiting, np.float64)  # [n, elements]
+        rows = rounded(np.array(self._waiting))  # [n, elements]
         self._waiting.clear()
         self.n_observations += len(rows)
         self._n_outside += int(((rows < self._low) | (rows > self._high)).sum())
@@ -131,11 +143,13 @@ class DriftMonitor:
     """Compares the observations of a policy with those of its training.
 
     Args:
-        sample: Observations of training.
+        sample: Observations of training; None for nothing to compare with.
     """
 
-    def __init__(self, sample: ObservationSample) -> None:
+    def __init__(self, sample: ObservationSample | None) -> None:
         self._watched: dict[StepKey, dict[str, _Watched]] = {}
+        if sample is None:
+            return
         for (step_key, name), overall in sample.overall.items():
             key = step_key, name
             self._watched.setdefault(step_key, {})[name] = _Watched(overall, sample.recent[key], sample.places[key])
@@ -151,10 +165,22 @@ class DriftMonitor:
 
         Args:
             restart: Whether to count from now on.
+
+        Raises:
+            ValueError: There is no sample, it is empty, or its observations are of other sizes.
         """
+        if not self._watched:
+            kept = "use AgentDeployment.from_run of a run that keeps one"
+            remedy = f"{kept}, or ObservationSample.of(records) as training_observations"
+            raise ValueError(f"there is no sample of the observations of training: {remedy}")
         found = []
         for step_key, by_name in self._watched.items():
             for name, watched in by_name.items():
+                if watched.other_size:
+                    observed = f"observation {name!r} of sub-step {step_key!r}"
+                    fault = f"has {watched.other_size} numbers, which does not fit the sample of training"
+                    remedy = "give training_observations that were recorded with these wrappers"
+                    raise ValueError(f"{observed} {fault}: {remedy}")
                 found.append(watched.drift(step_key, name))
                 if restart:
                     watched.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -11,6 +12,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.deployment.prepared_conversion import PreparedConversion
+from maze_pl.deployment.reported_events import ReportedEvents
 from maze_pl.deployment.stack_steps import layers_of
 from maze_pl.envs.contract import FLAGS, NUMBERS, EnvContractError, check_step, describe
 from maze_pl.envs.external_core_env import ExternalCoreEnv
@@ -42,6 +44,7 @@ class Outside:
 
     Attributes:
         is_flat: Whether the simulation has a single actor, which acts once in each environment step.
+        events: Events of the real system.
     """
 
     def __init__(self, env: StructuredEnv, reports_events: bool) -> None:
@@ -50,7 +53,8 @@ class Outside:
         if type(maze_env.core_env) is ExternalCoreEnv:
             raise ValueError("the environment already belongs to another deployment: make one for each")
         own = all(type(layer).__module__.startswith("maze_pl.") for layer in layers[:-1])
-        self._core = ExternalCoreEnv(maze_env.core_env, reports_events)
+        self.events = ReportedEvents(env.pubsub)
+        self._core = ExternalCoreEnv(maze_env.core_env, reports_events, self.events.begin_episode)
         self._maze_env = maze_env
         self._conversions: dict[StepKey, PreparedConversion] = {}
         for key, conversion in maze_env.observation_conversion_dict.items():
@@ -60,7 +64,7 @@ class Outside:
         maze_env.observation_conversion_dict.update(self._conversions)
         self.is_flat = self._core.is_flat
         self._counts = self._core.agent_counts_dict
-        self._only_actor = self._core.actor_id()
+        self._only_actor = self._first_actor = self._core.actor_id()
         self._env_time = 0
         self._can_preview = dict(env.agent_counts_dict) == dict(self._counts) and own
 
@@ -95,6 +99,7 @@ class Outside:
         actor, _ = self._actor_of(received, is_first=True)
         self._prepare(received.maze_state, actor)
         self._env_time = 0
+        self._first_actor = actor
         self._core.begin(received.maze_state, received.info or {}, actor)
 
     def accept(self, received: Received) -> None:
@@ -103,12 +108,37 @@ class Outside:
         Raises:
             EnvContractError: It is refused, and nothing has changed.
         """
+        if received.terminated or received.truncated:
+            self.complete_last(received)
         actor, completes = self._actor_of(received, is_first=False)
         self._prepare(received.maze_state, actor)
         self._env_time += completes
         rewards = received.actor_rewards
         attributed = None if rewards is None else np.array(rewards, np.float64)
         self._core.advance(received.maze_state, actor, received.is_actor_done, attributed, completes)
+
+    def complete_last(self, received: Received) -> None:
+        """Add actor and time to the last state of an episode, in which no actor acts.
+
+        By default, the environment step is complete. The state has to be converted for some actor:
+        the first one of the episode after a complete step, else the last one; or the other of both
+        if that conversion refuses the state.
+        """
+        if self.is_flat:
+            return
+        if received.env_time is None:
+            received.env_time = self._env_time + 1
+        if received.actor_id is not None:
+            return
+        actors = [self._first_actor, self._core.actor_id()]
+        if received.env_time == self._env_time:
+            actors.reverse()
+        received.actor_id = actors[0]
+        for actor in actors:
+            with contextlib.suppress(EnvContractError):
+                self._prepare(received.maze_state, actor)
+                received.actor_id = actor
+                return
 
     def check_step(self, received: Received) -> None:
         """Refuse a malformed outcome of a step.

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.exact_numbers import first_changed
 from maze_pl.envs.contract import EnvContractError, check_observation, describe
 from maze_pl.envs.core_env import ObservationConversionInterface
 from maze_pl.envs.gym_observation_conversion import GymObservationConversion
@@ -84,23 +85,27 @@ class PreparedConversion(ObservationConversionInterface):
         return True
 
     def _check_content(self, observation: Any, what: str) -> None:
-        """Refuse entries that are not numbers, and those whose type cannot become that of the space."""
+        """Refuse entries that are not numbers, and those that the type of the space cannot hold."""
         for name, (_, dtype) in self._expected.items():
             array = np.asarray(observation[name])
             if not np.can_cast(array.dtype, dtype, "same_kind"):
                 raise EnvContractError(f"entry {name!r} of {what} has type {array.dtype}; its space has {dtype}")
+            if (number := first_changed(array, dtype)) is not None:
+                fault = f"holds {number}, which {dtype} of its space cannot"
+                raise EnvContractError(f"entry {name!r} of {what} {fault}")
             if self._refuses_nan and array.dtype.kind == "f" and np.isnan(array).any():
                 at = np.argwhere(np.isnan(array))[0].tolist()
                 raise EnvContractError(f"entry {name!r} of {what} is not a number (nan) at {at}; give another state")
 
     def _check_precision(self, parts: Mapping[str, Any]) -> None:
-        """Refuse parts of a state whose numbers would lose their fractions in the types of the spaces."""
+        """Refuse parts of a state with numbers that the types of the spaces cannot hold."""
         for name, (_, dtype) in self._expected.items():
             if dtype.kind == "f":
                 continue
             given = np.asarray(parts[name])
-            if not np.can_cast(given.dtype, dtype, "same_kind"):
-                raise EnvContractError(f"the state has type {given.dtype} for observation {name!r}, expected {dtype}")
+            if (number := first_changed(given, dtype)) is not None:
+                fault = f"the state has type {given.dtype} for observation {name!r}"
+                raise EnvContractError(f"{fault}, expected {dtype}, which cannot hold {number}")
 
     def space(self) -> spaces.Dict:
         """Return the observation space."""

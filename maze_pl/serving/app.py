@@ -24,9 +24,11 @@ from maze_pl.serving.openapi import description_of
 from maze_pl.serving.request_error import RequestError
 from maze_pl.serving.served_policy import CheckedRequest, ServedPolicy
 from maze_pl.serving.server_metrics import ServerMetrics
-from maze_pl_runtime import BundleError, Decision
+from maze_pl_runtime import Decision
 
 _LOGGER: Final = logging.getLogger(__name__)
+LOAD_ERRORS: Final = (OSError, ValueError)
+"""Errors of a file that is not a bundle, and of a run or checkpoint that cannot be exported."""
 _CLIENT_GONE: Final = 499  # the client has closed the connection
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -57,7 +59,7 @@ class DecisionServer:
     """Answers requests for decisions.
 
     Args:
-        load: Loads the bundle, at the start and for each reload.
+        load: Loads the bundle, at the start and for each reload; raises one of `LOAD_ERRORS`.
         options: Options.
 
     Attributes:
@@ -160,14 +162,13 @@ class DecisionServer:
             if checked.is_batch:
                 raise RequestError("an episode takes one observation at a time", "observation")
             actor = (checked.step_key, int(checked.agent_id[0]))
-            if actor in episode.states:
-                checked = served.checked(content, episode.states[actor])
+            if state := episode.state_of(*actor):
+                checked = served.checked(content, state)
             decision = await self._batcher.decide(served, checked)
             if episode.state_shapes != served.state_shapes:
                 fault = "the bundle was replaced by one with other states"
                 raise RequestError(f"{fault}; begin a new episode", "episode", 404)
-            episode.states[actor] = {name: array[0] for name, array in decision.state.items()}
-            episode.n_acts += 1
+            episode.keep(*actor, decision.state)
             return self._answer(request, served, checked, decision, with_state=False)
 
     def _answer(
@@ -241,17 +242,20 @@ class DecisionServer:
             raise RequestError("this server has no token, so only SIGHUP reloads its bundle", status=403)
         try:
             return _json(await self.reload())
-        except (BundleError, OSError) as error:
+        except LOAD_ERRORS as error:
             raise RequestError(f"the bundle in use stays: {error}", status=409) from None
 
     async def reload(self) -> dict[str, Any]:
-        """Reload the bundle from its file; requests under way are answered by the previous one.
+        """Load the bundle, or export the run, again.
+
+        Requests under way are answered by the previous bundle.
 
         Returns:
             The hash of the bundle that decides now, and the number of episodes that it cannot continue.
 
         Raises:
-            BundleError: The file is not a valid bundle; the previous one stays in place.
+            OSError: A file cannot be read; the previous bundle stays in place after all errors.
+            ValueError: The file is not a valid bundle, or the run or checkpoint cannot be exported.
         """
         async with self._reloading:
             try:

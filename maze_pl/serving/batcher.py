@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from maze_pl.serving.served_policy import CheckedRequest, ServedPolicy
@@ -46,16 +46,14 @@ class Batcher:
                 served = batch[0][0]
                 requests = [request for _, request, _ in batch]
                 self._on_batch(sum(request.n_observations for request in requests))
-                try:
-                    decisions = await loop.run_in_executor(self._executor, served.decide, requests)
-                except Exception as error:  # of the policy; it concerns all requests of the batch
-                    for _, _, future in batch:
-                        if not future.done():
-                            future.set_exception(error)
-                    continue
-                for (_, _, future), decision in zip(batch, decisions, strict=True):
-                    if not future.done():  # the client may be gone
-                        future.set_result(decision)
+                results = await loop.run_in_executor(self._executor, _results, served, requests)
+                for (_, _, future), result in zip(batch, results, strict=True):
+                    if future.done():  # the client is gone
+                        continue
+                    if isinstance(result, Exception):
+                        future.set_exception(result)
+                    else:
+                        future.set_result(result)
         finally:
             self._task = None
 
@@ -80,3 +78,13 @@ class Batcher:
     def close(self) -> None:
         """End the thread, after what it is deciding."""
         self._executor.shutdown()
+
+
+def _results(served: ServedPolicy, requests: Sequence[CheckedRequest]) -> list[Decision | Exception]:
+    """Decide on requests together, and one by one if that fails, as one of them may be the reason."""
+    try:
+        return [*served.decide(requests)]
+    except Exception as error:  # of the policy
+        if len(requests) == 1:
+            return [error]
+    return [_results(served, [request])[0] for request in requests]

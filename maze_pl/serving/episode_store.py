@@ -7,10 +7,14 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from maze_pl.serving.decoding import Array
 from maze_pl.serving.request_error import RequestError
+from maze_pl.serving.served_policy import StepKey
+
+MOST_ACTORS: Final = 1000
+"""Largest number of actors whose policy states an episode keeps."""
 
 
 @dataclass
@@ -30,6 +34,31 @@ class Episode:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_used: float = 0.0
     n_acts: int = 0
+
+    def state_of(self, step_key: StepKey, agent_id: int) -> dict[str, Array]:
+        """Return the policy state of an actor; empty before its first act.
+
+        Raises:
+            RequestError: It is a further actor, and there are too many.
+        """
+        state = self.states.get((step_key, agent_id))
+        if state is None and len(self.states) >= MOST_ACTORS:
+            known = f"the states of {MOST_ACTORS} actors (sub-steps and agents), the most of this server"
+            raise RequestError(f"the episode already has {known}; begin another one", "agent_id")
+        return state or {}
+
+    def keep(self, step_key: StepKey, agent_id: int, decision_state: dict[str, Array]) -> None:
+        """Keep the policy state of an actor after its act.
+
+        Args:
+            step_key: The sub-step.
+            agent_id: The agent.
+            decision_state: Name -> [1, ...]; empty if the policy has no state.
+        """
+        self.n_acts += 1
+        if decision_state:
+            state = {name: array[0] for name, array in decision_state.items()}
+            self.states[step_key, agent_id] = state
 
 
 class EpisodeStore:

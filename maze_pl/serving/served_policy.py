@@ -191,17 +191,23 @@ class ServedPolicy:
 
         Returns:
             A decision for each request, with arrays [n, ...] also for requests without a batch dimension.
+
+        Raises:
+            RequestError: A decision is not a number, since the numbers of a request are too large.
         """
         first = requests[0]
         step = self.policy.spec[first.step_key]
-        decision = self.policy.decide(
-            _joined([request.observation for request in requests]),
-            first.step_key,
-            _joined([request.state for request in requests]) if step["state"] else None,
-            first.deterministic,
-            uniforms=None if first.deterministic else np.concatenate([request.uniforms for request in requests]),
-            agent_id=np.concatenate([request.agent_id for request in requests]),
-        )
+        try:
+            decision = self.policy.decide(
+                _joined([request.observation for request in requests]),
+                first.step_key,
+                _joined([request.state for request in requests]) if step["state"] else None,
+                first.deterministic,
+                uniforms=None if first.deterministic else np.concatenate([request.uniforms for request in requests]),
+                agent_id=np.concatenate([request.agent_id for request in requests]),
+            )
+        except ValueError as error:  # the requests were checked: the decision is not a number
+            raise RequestError(str(error), "observation") from None
         ends = np.cumsum([request.n_observations for request in requests]).tolist()
         parts = []
         for start, stop in zip([0, *ends], ends, strict=False):

@@ -8,21 +8,29 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import uvicorn
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.serving.app import DecisionServer
-from maze_pl_runtime import BundleError
+from maze_pl.serving.app import LOAD_ERRORS, DecisionServer
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SECONDS_TO_FINISH: Final = 30  # for requests under way when the server is stopped
 
 
 class _Server(uvicorn.Server):
-    """Server that leaves signals to `serve`, and reports when it listens."""
+    """Server that leaves signals to `serve`, and reports when it listens.
+
+    Args:
+        config: Options of uvicorn.
+        on_ready: Called when the server listens.
+    """
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and print the address."""
@@ -32,6 +40,7 @@ class _Server(uvicorn.Server):
         shown = f"[{address}]" if ":" in address else address
         sys.stdout.write(f"serving on http://{shown}:{port} (description: /openapi.json); TERM ends, HUP reloads\n")
         sys.stdout.flush()
+        self._on_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -39,7 +48,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(server: DecisionServer, host: str, port: int) -> int:
+def serve(server: DecisionServer, host: str, port: int, hangups: Collection[int] = ()) -> int:
     """Answer requests until INT or TERM; HUP reloads the bundle.
 
     On a signal, the server takes no more requests, answers those under way and returns.
@@ -48,6 +57,8 @@ def serve(server: DecisionServer, host: str, port: int) -> int:
         server: The application.
         host: Address to listen on.
         port: Port; 0 for a free one.
+        hangups: HUP signals that came during the start, when the bundle may have been read already;
+            after any, it is reloaded once the server is ready.
 
     Returns:
         The signal that ended the server.
@@ -55,10 +66,10 @@ def serve(server: DecisionServer, host: str, port: int) -> int:
     Raises:
         ConfigurationError: The address cannot be used.
     """
-    return asyncio.run(_serve(server, host, port))
+    return asyncio.run(_serve(server, host, port, hangups))
 
 
-async def _serve(server: DecisionServer, host: str, port: int) -> int:
+async def _serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]) -> int:
     config = uvicorn.Config(
         server.app,
         host=host,
@@ -72,20 +83,25 @@ async def _serve(server: DecisionServer, host: str, port: int) -> int:
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
         server_header=False,
     )
-    running = _Server(config)
     received: list[int] = []
     reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = asyncio.ensure_future(_reload(server))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    def reload_if_changed() -> None:
+        if hangups:
+            reload()
+
+    running = _Server(config, reload_if_changed)
 
     def stop(number: int) -> None:
         received.append(number)
         running.should_exit = True
         if len(received) > 1:
             running.force_exit = True
-
-    def reload() -> None:
-        task = asyncio.ensure_future(_reload(server))
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -105,8 +121,11 @@ async def _reload(server: DecisionServer) -> None:
     """Reload the bundle, and report the result."""
     try:
         done = await server.reload()
-    except (BundleError, OSError) as error:
+    except LOAD_ERRORS as error:
         _LOGGER.error("the bundle in use stays: %s", error)
+        return
+    except Exception:  # a fault in the code of a run
+        _LOGGER.exception("the bundle in use stays")
         return
     sys.stdout.write(f"reloaded: sha256 {done['sha256']}, {done['ended_episodes']} episodes ended\n")
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from maze_pl import distributions
 from maze_pl.bundle.errors import ExportError
-from maze_pl.bundle.head_outputs import head_outputs
+from maze_pl.bundle.head_outputs import head_outputs, magnitude_of
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
 
 BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([2.0, 0.5], np.float32))
@@ -112,6 +112,28 @@ def test_the_noise_of_a_deterministic_policy_has_its_scale() -> None:
     above = outputs.sample(part, torch.full((4, 2), 0.8413447460685429, dtype=torch.float64))  # one standard deviation
     expected = torch.minimum(middle + 0.01 * torch.from_numpy((BOX.high - BOX.low) / 2), torch.from_numpy(BOX.high))
     torch.testing.assert_close(above, expected)
+
+
+@pytest.mark.parametrize(
+    "kind", [distributions.BetaProbabilityDistribution, distributions.DeterministicProbabilityDistribution, *NORMAL]
+)
+def test_a_box_without_dimensions_has_the_outputs_of_a_box_with_one_component(kind: Any) -> None:
+    scalar = spaces.Box(0.0, 5.0, (), np.float32)
+    vector = spaces.Box(0.0, 5.0, (1,), np.float32)
+    found = head_outputs("head", kind, scalar)
+    expected = head_outputs("head", kind, vector)
+    assert (found.size, found.n_uniforms) == (expected.size, expected.n_uniforms)
+    part, other = made(kind, scalar, 4), made(kind, vector, 4)
+    uniforms = torch.rand((4, found.n_uniforms), dtype=torch.float64)
+    assert found.sample(part, uniforms).shape == (4,)
+    assert torch.equal(found.parameters(part), expected.parameters(other))
+    assert torch.equal(found.sample(part, uniforms), expected.sample(other, uniforms).squeeze(-1))
+
+
+def test_sizes_of_actions_are_those_of_their_larger_bounds() -> None:
+    found = magnitude_of([0.0, -3.0, -np.inf, 0.1], [1e6, 2.0, 7.0, 0.2])
+    assert found.tolist() == [1e6, 3.0, 7.0, 1.0]
+    assert magnitude_of(-np.inf, np.inf).tolist() == 1.0
 
 
 def test_a_custom_distribution_is_refused_by_name() -> None:

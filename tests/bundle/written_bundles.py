@@ -26,11 +26,14 @@ STEP: dict[str, Any] = {
 }
 
 
-def graph() -> bytes:
+def graph(with_agents: bool = False) -> bytes:
     """Logits are the place and the memory's first entry; the memory is the sum of all places of an episode.
 
     The mask and the kind are not used. A sampled action is the number of entries of 0, 1/3 and 2/3 that the uniform
     number exceeds, minus one.
+
+    Args:
+        with_agents: Whether it has the input `agent_id`, which is not used.
     """
     node = helper.make_node
     nodes = [
@@ -51,6 +54,8 @@ def graph() -> bytes:
         value("state/memory", f32, ["B", 2]),
         value("uniforms", TensorProto.DOUBLE, ["B", 1]),
     ]
+    if with_agents:
+        inputs.append(value("agent_id", i64, ["B"]))
     outputs = [
         value("action/turn", i64, ["B"]),
         value("sample/turn", i64, ["B"]),
@@ -68,7 +73,8 @@ def graph() -> bytes:
     return content
 
 
-def write_bundle(path: Path, **changes: Any) -> Path:
+def write_bundle(path: Path, *, with_agents: bool = False, **changes: Any) -> Path:
     """Write the bundle, with changes of the description of its sub-step."""
-    path.write_bytes(bundle_bytes({"steps": [{**STEP, **changes}], "wrappers": []}, {"graphs/0.onnx": graph()}))
+    manifest = {"steps": [{**STEP, **changes}], "wrappers": []}
+    path.write_bytes(bundle_bytes(manifest, {"graphs/0.onnx": graph(with_agents)}))
     return path

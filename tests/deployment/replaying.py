@@ -73,8 +73,8 @@ def decisions_on(deployment: AgentDeployment, record: StateTrajectoryRecord) -> 
         actions.append(deployment.act(step.maze_state, *before, **named))
         before = (step.reward, step.terminated, step.truncated, step.info)
     named = {}
-    if deployment.needs_actor:
-        named = {"actor_id": record.steps[-1].actor_id, "env_time": record.steps[-1].env_time + 1}
+    if deployment.needs_actor and not (before[1] or before[2]):  # a wrapper ends the episode
+        named = {"actor_id": record.steps[0].actor_id, "env_time": record.steps[-1].env_time + 1}
     actions.append(deployment.act(record.last_maze_state, *before, **named))
     return actions
 

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 
 import maze_pl
+from examples.structured import repair_shop
 from maze_pl import AgentDeployment
 from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -21,6 +22,7 @@ from maze_pl.core.spaces import MaskError
 from maze_pl.envs import GymMazeEnv, MazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import CuttingEvents, InventoryEvents, masked_struct_env_factory, maze_env_factory
+from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.wrappers import (
     EventLogsWrapper,
@@ -324,6 +326,47 @@ def test_events_that_the_caller_fires_count_in_their_step() -> None:
     deployment.close()
 
 
+def test_events_before_the_first_state_of_an_episode_count_in_its_first_step(tmp_path: Path) -> None:
+    state = maze_env_factory(8, (4, 3), (1, 2)).core_env.reset()
+    log = partial(EventLogsWrapper, writer=EventLogFiles(str(tmp_path)))
+    make_env = partial(maze_env_factory, 8, (4, 3), (1, 2))
+    deployment = AgentDeployment("heuristic", make_env, [log], reports_events=True)
+    events = deployment.event_topic(CuttingEvents)
+
+    def fire() -> None:
+        events.invalid_cut(current_demand=(1, 2), piece_to_cut=(4, 3), raw_piece_size=(4, 3))
+
+    fire()
+    fire()
+    deployment.reset()  # there is no episode to abandon
+    with pytest.raises(EnvContractError):
+        deployment.act(7)  # nor does one begin
+    deployment.act(state)
+    deployment.act(state, -1.0)
+    fire()
+    assert deployment.act(state, -1.0, terminated=True) is None
+    fire()
+    deployment.act(state)
+    deployment.close(state, -1.0)
+    totals = []
+    for summary in deployment._summaries:
+        totals += [value for key, value in summary.statistics.items() if key[1] == "invalid_cut"]
+    assert totals == [3, 1]
+    rows = (tmp_path / "CuttingEvents.invalid_cut.csv").read_text().splitlines()
+    assert len(rows) == 5, "each event has one row"
+
+
+def test_an_event_that_waits_is_checked_when_it_is_fired() -> None:
+    with AgentDeployment("heuristic", partial(maze_env_factory, 8, (4, 3), (1, 2))) as deployment:
+        events = deployment.event_topic(CuttingEvents)
+        with pytest.raises(
+            TypeError, match=r"missing a required argument: 'piece_to_cut'; it is CuttingEvents.invalid"
+        ):
+            events.invalid_cut(current_demand=(1, 2))
+        with pytest.raises(AttributeError, match="CuttingEvents has no event 'other'"):
+            events.other()
+
+
 def test_kpis_are_left_out_if_nobody_fires_events() -> None:
     deployment = AgentDeployment("heuristic", partial(maze_env_factory, 8, (4, 3), (1, 2)))
     state = maze_env_factory(8, (4, 3), (1, 2)).core_env.reset()
@@ -403,6 +446,45 @@ def test_the_actor_must_be_named_where_the_simulation_has_several() -> None:
     with pytest.raises(EnvContractError, match="needs to know who acts"):
         deployment.act(state, actor_id=("work", 0))
     assert deployment.act(state, actor_id=("work", 0), env_time=0)[0] == "work"
+    deployment.close()
+
+
+def test_the_end_of_an_episode_of_several_actors_needs_no_actor() -> None:
+    state = {"target": 0, "heap": 3, "strength": 3}
+    deployment = AgentDeployment("random", make_heap_env)
+    for end in ({"terminated": True}, {"truncated": True}):
+        deployment.act(state, actor_id=("plan", 0))
+        deployment.act(state, 1.0, actor_id=("work", 0), env_time=0)
+        assert deployment.act(state, 2.0, **end) is None
+        assert not deployment.is_running
+        assert deployment.env.get_env_time() == 1
+    deployment.act(state, actor_id=("plan", 0))
+    deployment.act(state, 1.0, actor_id=("work", 0), env_time=0)
+    deployment.act(state, 1.0, actor_id=("plan", 0), env_time=1)
+    assert deployment.act(state, 1.0, terminated=True, env_time=1) is None, "within a step"
+    assert deployment.env.get_env_time() == 1
+    deployment.act(state, actor_id=("plan", 0))
+    deployment.close(state, 4.0)
+    statistics = deployment.statistics()
+    assert statistics["BaseEnvEvents/reward/episode_count"] == 4
+    assert (statistics["BaseEnvEvents/reward/min"], statistics["BaseEnvEvents/reward/max"]) == (3.0, 4.0)
+
+
+def test_the_last_state_is_converted_for_an_actor_that_it_fits() -> None:
+    simulation = repair_shop.make_env()
+    simulation.reset(seed=0)
+    waiting = simulation.get_maze_state()
+    simulation.step({"choice": 0})
+    picked = simulation.get_maze_state()
+    deployment = AgentDeployment("random", repair_shop.make_env)
+    for last, named in ((waiting, {}), (picked, {"env_time": 0}), (picked, {}), (waiting, {"env_time": 0})):
+        deployment.act(waiting, actor_id=("pick", 0))
+        deployment.act(picked, actor_id=("tool", 0), env_time=0)
+        with pytest.raises(EnvContractError, match="of sub-step"):
+            deployment.act({"waiting": [], "picked": None}, 1.0, terminated=True, **named)
+        assert deployment.act(last, 1.0, terminated=True, **named) is None
+        assert deployment.env.get_env_time() == named.get("env_time", 1)
+    assert deployment.statistics()["BaseEnvEvents/reward/mean"] == 1.0
     deployment.close()
 
 
@@ -567,6 +649,50 @@ def test_fractions_are_refused_where_the_space_has_integers() -> None:
         with pytest.raises(EnvContractError, match="type float64 for observation 'observation', expected int64"):
             deployment.act(1.5)
         assert deployment.act(1) in range(4)
+
+
+class Counts(gymnasium.Env[Any, Any]):
+    """Observes a few integers of some type."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, dtype: Any) -> None:
+        self.observation_space = spaces.Box(0, 100, (3,), dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32])
+def test_integers_that_do_not_fit_the_space_are_refused(dtype: Any) -> None:
+    policy = Following()
+    limits = np.iinfo(dtype)
+    with AgentDeployment(policy, lambda: GymMazeEnv(Counts(dtype))) as deployment:
+        for number in (int(limits.max) + 1, int(limits.min) - 1, 2**32 + 5):
+            for state in ([1, number, 2], np.array([1, number, 2])):
+                with pytest.raises(EnvContractError, match=f"{np.dtype(dtype)}, which cannot hold {number}"):
+                    deployment.act(state)
+        for state in ([1, limits.max, 2], np.array([1, limits.max, 2]), np.array([1, limits.max, 2], dtype)):
+            deployment.act(state)
+            deployment.reset()
+    for shown in policy.shown:
+        assert (shown.tolist(), shown.dtype) == ([1, limits.max, 2], dtype)
+    assert len(policy.shown) == 3
+
+
+def test_a_conversion_whose_integers_do_not_fit_its_space_is_refused() -> None:
+    class Wide(GymObservationConversion):
+        def maze_to_space(self, maze_state: Any) -> Any:
+            return {"observation": np.asarray(maze_state, np.int64)}
+
+    def make_env() -> MazeEnv:
+        env = GymMazeEnv(Counts(np.int16))
+        conversion = Wide(env.core_env.env.observation_space)
+        return MazeEnv(env.core_env, env.action_conversion_dict, {0: conversion})
+
+    with AgentDeployment("random", make_env) as deployment:
+        for _ in range(3):  # the environment checks the bounds of the first two
+            assert deployment.act([70, 1, 2]) in (0, 1)
+        with pytest.raises(EnvContractError, match="by Wide holds 65606, which int16 of its space cannot"):
+            deployment.act([2**16 + 70, 1, 2])
+        assert deployment.act([70, 1, 2]) in (0, 1)
 
 
 def test_a_conversion_that_fails_is_named() -> None:

@@ -81,6 +81,31 @@ def test_a_constant_that_changes_is_drift() -> None:
     assert drift.outside == 0.5 and drift.stability > 0.25
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(1, 9, dtype=np.float64)[:, np.newaxis] / 10,
+        np.full((8, 1), 0.3),
+        np.full((8, 1), 1_700_000_001, np.int64),
+        1_700_000_001 + np.arange(8, dtype=np.int64)[:, np.newaxis] * 300,
+    ],
+    ids=["tenths", "constant", "time", "times"],
+)
+def test_numbers_that_float32_rounds_are_no_drift(values: np.ndarray) -> None:
+    monitor = DriftMonitor(sample_of(np.tile(values, (100, 1))))
+    for row in np.tile(values, (50, 1)):
+        monitor.add(0, {"observation": row[np.newaxis]})
+    (drift,) = monitor.report(restart=True)
+    assert (drift.n_observations, drift.outside, drift.stability) == (400, 0.0, 0.0)
+    for row in np.tile(values, (50, 1)):
+        monitor.add(0, {"observation": row[np.newaxis] + 2 * row[np.newaxis]})
+    (drift,) = monitor.report(restart=False)
+    highest = max(map(float, values.astype(np.float32).ravel()))
+    outside = [3 * float(number) > highest for number in values.ravel()]
+    assert drift.outside == sum(outside) / len(outside)
+    assert drift.stability > 1
+
+
 def test_a_deployment_reports_the_drift_of_what_the_policy_sees() -> None:
     known = sample_of(np.random.default_rng(0).uniform(-1, 1, (500, 4)))
     make_env = partial(GymMazeEnv, "CartPole-v1")
@@ -96,6 +121,33 @@ def test_a_deployment_reports_the_drift_of_what_the_policy_sees() -> None:
 def test_without_a_sample_there_is_nothing_to_compare_with() -> None:
     with (
         AgentDeployment(DummyCartPolePolicy, partial(GymMazeEnv, "CartPole-v1")) as deployment,
-        pytest.raises(ValueError, match=r"there is no sample of the observations of training: use .*from_run, or"),
+        pytest.raises(
+            ValueError,
+            match=r"there is no sample of the observations of training: use .*from_run of a run that keeps one, or",
+        ),
     ):
         deployment.drift()
+
+
+@pytest.mark.parametrize("sample", [ObservationSample(), ObservationSample.of([])])
+def test_an_empty_sample_is_no_sample(sample: ObservationSample) -> None:
+    with (
+        AgentDeployment(
+            DummyCartPolePolicy, partial(GymMazeEnv, "CartPole-v1"), training_observations=sample
+        ) as deployment,
+        pytest.raises(ValueError, match=r"there is no sample of the observations of training"),
+    ):
+        deployment.act(np.zeros(4, np.float32))
+        deployment.drift()
+
+
+@pytest.mark.parametrize("n_elements", [3, 5, 12])
+def test_a_sample_of_observations_of_another_size_is_refused_when_it_is_asked_for(n_elements: int) -> None:
+    sample = sample_of(np.zeros((10, n_elements)))
+    make_env = partial(GymMazeEnv, "CartPole-v1")
+    with AgentDeployment(DummyCartPolePolicy, make_env, training_observations=sample) as deployment:
+        assert deployment.act(np.zeros(4, np.float32)) in (0, 1)
+        with pytest.raises(
+            ValueError, match="'observation' of sub-step 0 has 4 numbers, which does not fit the sample"
+        ):
+            deployment.drift()

@@ -15,6 +15,7 @@ import pytest
 
 from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import N_DIGITS
+from maze_pl_runtime.inputs import Input
 from tests.bundle.written_bundles import HEAD, STEP, write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
@@ -87,6 +88,10 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
         ({"step_key": 1}, r"step_key=1 must be one of the sub-steps \[0\]"),
         ({"state": {}}, r"the policy state has the entries \[\], expected \['memory'\]"),
         ({"state": {"memory": [0.0]}}, r"state/memory has shape \(1,\), expected \(2,\)"),
+        ({"state": {"memory": [0.0, float("nan")]}}, "state/memory has values that are not finite"),
+        ({"state": {"memory": [0.0, float("-inf")]}}, "state/memory has values that are not finite"),
+        ({"state": {"memory": [0.0, 1e300]}}, "state/memory has values that are not finite"),
+        ({"state": {"memory": ["a", "b"]}}, r"state/memory must be float32 of shape \(2,\)"),
         ({"deterministic": False, "uniforms": [0.1, 0.2]}, r"uniforms has shape \(2,\), expected \(1,\)"),
         ({"deterministic": False, "uniforms": [1.0]}, "uniforms must be at least 0 and below 1"),
         ({"deterministic": False, "uniforms": [float("nan")]}, "uniforms must be at least 0 and below 1"),
@@ -95,6 +100,57 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
 def test_wrong_arguments_are_refused(policy: Policy, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         policy.act(**{"observation": ONE, **arguments})
+
+
+def test_observations_beyond_float32_are_refused() -> None:
+    space = {"type": "box", "shape": [2], "dtype": "float64", "low": -np.inf, "high": np.inf}
+    read = Input("far", space)
+    array, _ = read([3.4e38, -3.4e38])
+    assert array.dtype == np.float64 and array.tolist() == [[3.4e38, -3.4e38]]
+    for value in (1e300, -3.5e38, np.inf, np.nan):
+        with pytest.raises(ValueError, match="'far' has values that are not finite"):
+            read(np.array([0.0, value]))
+    half = Input("near", {**space, "dtype": "float16"})
+    assert half(np.array([6e4, -1.0], np.float16))[0].tolist() == [[60000.0, -1.0]]
+    with pytest.raises(ValueError, match="'near' has values that are not finite"):
+        half([7e4, 0.0])
+
+
+def test_a_decision_that_is_not_a_number_is_refused(policy: Policy) -> None:
+    far = {**ONE, "place": [3e38, 0.0]}
+    state = policy.decide(far).state
+    with pytest.raises(ValueError, match="the policy's next_state/memory has values that are not numbers, or infinite"):
+        policy.decide(far, state=state)
+    with pytest.raises(ValueError, match="not numbers, or infinite"):
+        policy.decide({name: [value, value] for name, value in far.items()}, state={"memory": [[0, 0], [3e38, 0]]})
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        ("parameters/turn", [np.zeros(1, np.int64), np.full((1, 3), np.nan, np.float32), np.zeros((1, 2), np.float32)]),
+        ("action/turn", [np.full(1, np.nan, np.float32), np.zeros((1, 3), np.float32), np.zeros((1, 2), np.float32)]),
+        ("action/turn", [np.full(1, np.inf, np.float32), np.zeros((1, 3), np.float32), np.zeros((1, 2), np.float32)]),
+    ],
+)
+def test_each_output_is_checked(policy: Policy, monkeypatch: pytest.MonkeyPatch, name: str, outputs: Any) -> None:
+    class Session:
+        def run(self, *_: Any) -> Any:
+            return outputs
+
+    monkeypatch.setattr(policy._steps[0], "_session", Session())
+    with pytest.raises(ValueError, match=f"the policy's {name} has values that are not numbers, or infinite"):
+        policy.act(ONE)
+
+
+def test_agents_are_integers(tmp_path: Path) -> None:
+    policy = Policy.load(write_bundle(tmp_path / "a.bundle", with_agents=True, separate_networks=2))
+    assert policy.act(ONE, agent_id=1) is not None
+    for agent in (0.7, "1", None):
+        with pytest.raises(ValueError, match="agent_id must be int64"):
+            policy.act(ONE, agent_id=agent)
+    with pytest.raises(ValueError, match="agent_id=2 must be from 0 to 1"):
+        policy.act(ONE, agent_id=2)
 
 
 def test_a_bundle_with_any_byte_changed_is_refused(tmp_path: Path) -> None:

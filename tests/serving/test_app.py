@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import threading
@@ -13,9 +14,14 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from maze_pl.bundle.errors import ExportError
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.serving import episode_store
 from maze_pl.serving.app import DecisionServer, ServerOptions
+from maze_pl.serving.episode_store import Episode
 from maze_pl.serving.served_policy import ServedPolicy
-from maze_pl_runtime import Policy
+from maze_pl.serving.server import _reload
+from maze_pl_runtime import BundleError, Policy
 from tests.bundle.written_bundles import STEP, write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
@@ -97,6 +103,27 @@ def test_an_episode_keeps_the_state_of_each_actor(client: TestClient) -> None:
     assert client.post(f"/episodes/{episode}/act", json={"observation": ONE}).status_code == 404
 
 
+def test_actors_of_an_episode_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episode_store, "MOST_ACTORS", 2)
+    episode = client.post("/episodes").json()["episode"]
+    path = f"/episodes/{episode}/act"
+    statuses = [client.post(path, json={"observation": ONE, "agent_id": agent}).status_code for agent in (5, 7, 7, 5)]
+    assert statuses == [200] * 4
+    for agent in (0, 2**40):
+        answer = client.post(path, json={"observation": ONE, "agent_id": agent})
+        assert (answer.status_code, answer.json()["field"]) == (422, "agent_id")
+        assert "already has the states of 2 actors (sub-steps and agents), the most" in answer.json()["error"]
+    assert client.post(path, json={"observation": ONE, "agent_id": 7}).status_code == 200
+
+
+def test_an_episode_of_a_policy_without_states_keeps_nothing() -> None:
+    episode = Episode({})
+    for agent in range(3):
+        assert episode.state_of(0, agent) == {}
+        episode.keep(0, agent, {})
+    assert (episode.states, episode.n_acts) == ({}, 3)
+
+
 def test_episodes_are_limited(client: TestClient) -> None:
     assert [client.post("/episodes").status_code for _ in range(4)] == [201, 201, 201, 503]
 
@@ -175,6 +202,46 @@ def test_the_bundle_is_replaced_only_by_a_valid_one(bundle: Path) -> None:
         assert client.post(f"/episodes/{kept}/act", json=request, headers=TOKEN).status_code == 200
         text = client.get("/metrics", headers=TOKEN).text
         assert 'maze_pl_reloads_total{outcome="refused"} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("there is no checkpoint"),
+        ExportError("the network cannot be exported"),
+        BundleError("it is damaged"),
+        OSError("no permission"),
+    ],
+)
+def test_what_cannot_be_loaded_again_leaves_the_bundle_in_use(
+    bundle: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    loaded: list[ServedPolicy] = []
+
+    def load() -> ServedPolicy:
+        if loaded:
+            raise error
+        loaded.append(ServedPolicy(bundle, 8))
+        return loaded[0]
+
+    server = DecisionServer(load, ServerOptions(token="secret"))
+    with TestClient(server) as client:
+        answer = client.post("/reload", headers=TOKEN)
+        assert (answer.status_code, answer.json()["error"]) == (409, f"the bundle in use stays: {error}")
+        assert client.get("/health").json()["sha256"] == loaded[0].digest
+        assert client.post("/act", json={"observation": ONE}, headers=TOKEN).status_code == 200
+    assert not caplog.records
+    asyncio.run(_reload(server))  # as HUP does
+    assert [record.getMessage() for record in caplog.records] == [f"the bundle in use stays: {error}"]
+
+
+def test_a_fault_in_the_code_of_a_run_is_logged_when_it_is_reloaded(
+    bundle: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = server_of(bundle)
+    server._load = lambda: 1 // 0  # type: ignore[assignment, return-value]
+    asyncio.run(_reload(server))
+    assert "ZeroDivisionError" in caplog.text and "the bundle in use stays" in caplog.text
 
 
 def test_a_bundle_is_not_reloaded_over_http_without_a_token(client: TestClient) -> None:

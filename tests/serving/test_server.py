@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -23,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from maze_pl.__main__ import main
 from maze_pl.serving.app import DecisionServer, ServerOptions
 from maze_pl.serving.served_policy import ServedPolicy
+from maze_pl.serving.server import _Server, serve
 from tests.bundle.written_bundles import STEP, write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
@@ -82,6 +84,58 @@ def test_it_answers_what_is_under_way_when_it_is_ended_and_reloads_on_hup(tmp_pa
         assert b"200 OK" in stalled.recv(4096)
         stalled.close()
         assert process.wait(30) == 0
+
+
+def test_hangups_during_the_start_are_noted_for_a_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    original = ServedPolicy.__init__
+    seen: list[list[int]] = []
+
+    def init(self: ServedPolicy, *arguments: Any) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        original(self, *arguments)
+
+    def noted(_: DecisionServer, host: str, port: int, hangups: list[int]) -> int:
+        seen.append(hangups)
+        return 0
+
+    monkeypatch.setattr(ServedPolicy, "__init__", init)
+    monkeypatch.setattr("maze_pl.serving.server.serve", noted)
+    unexpected: list[int] = []
+    previous = signal.signal(signal.SIGHUP, lambda number, _: unexpected.append(number))
+    try:
+        assert main(["serve", str(bundle)]) == 0
+        assert (seen, unexpected) == ([[signal.SIGHUP]], [])
+        signal.raise_signal(signal.SIGHUP)
+        assert unexpected == [signal.SIGHUP], "the handler is restored"
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
+@pytest.mark.parametrize("hangups", [(), (signal.SIGHUP,)])
+def test_a_server_that_is_ready_reloads_once_for_hangups_before(
+    tmp_path: Path, hangups: tuple[int, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    loads: list[ServedPolicy] = []
+
+    def load() -> ServedPolicy:
+        loads.append(ServedPolicy(bundle, 8))
+        return loads[-1]
+
+    server = DecisionServer(load, ServerOptions())
+    original = _Server.main_loop
+
+    async def main_loop(self: _Server) -> None:
+        while hangups and len(loads) < 2:
+            await asyncio.sleep(0.01)
+        signal.raise_signal(signal.SIGTERM)
+        await original(self)
+
+    monkeypatch.setattr(_Server, "main_loop", main_loop)
+    assert serve(server, "127.0.0.1", 0, hangups) == signal.SIGTERM
+    assert len(loads) == 1 + len(hangups)
+    assert capsys.readouterr().out.startswith("serving on http://127.0.0.1:")
 
 
 @pytest.mark.slow

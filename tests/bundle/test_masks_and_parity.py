@@ -1,0 +1,204 @@
+"""Masks that wrappers in a bundle declare, and near ties in the test of an export; nothing is translated."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.bundle.errors import ExportError
+from maze_pl.bundle.parity import Parity, _compare_actions, require_parity
+from maze_pl.bundle.recorded_decisions import recorded_decisions
+from maze_pl.bundle.step_graph import StepGraph
+from maze_pl.bundle.wrapper_roles import wrapper_roles
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import wrappers as ours
+from maze_pl.envs.building import make_wrapped
+from maze_pl_runtime import Decision
+
+SHAPES = {"allowed": (2, 2), "place": (3,)}
+
+
+class Simulation(gymnasium.Env[Any, Any]):
+    """Shows the same observations for three steps."""
+
+    def __init__(self, **heads: spaces.Space[Any]) -> None:
+        self.observation_space = spaces.Dict(
+            {n: spaces.Box(0.0, 1.0, shape, np.float32) for n, shape in SHAPES.items()}
+        )
+        self.action_space = spaces.Dict(heads)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.time = 0
+        return {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}, {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}, 0.0, self.time == 3, False, {}
+
+
+class Fixed(nn.Module):
+    """The same logits for all observations."""
+
+    def __init__(self, logits: dict[str, list[float]]) -> None:
+        super().__init__()
+        self.logits = {head: torch.tensor(values) for head, values in logits.items()}
+
+    def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        n = len(observation["place"])
+        return {head: values.expand(n, -1) for head, values in self.logits.items()}
+
+
+def graph_of(env: Any, **logits: list[float]) -> tuple[StepGraph, TorchPolicy]:
+    policy = TorchPolicy([Fixed(logits)], Spec.of(env)).eval()
+    return StepGraph(policy, 0, wrapper_roles(env)), policy
+
+
+FLATTEN = {"observation": "allowed", "class_path": ours.FlattenPreProcessor, "config": {"num_flatten_dims": 2}}
+
+
+def test_a_mask_that_a_pre_processor_makes_is_the_observation_that_it_is_made_from() -> None:
+    flat = partial(ours.PreProcessingWrapper, pre_processor_mapping=[FLATTEN])
+    env = make_wrapped(lambda: GymMazeEnv(Simulation(pick=spaces.Discrete(4))), [flat], {"pick": "allowed-flatten"})
+    graph, _ = graph_of(env, pick=[0.0] * 4)
+    assert list(graph.observations) == ["allowed", "place"]
+    assert graph.masks == {"pick": "allowed"}
+
+
+def test_a_mask_of_a_discretized_head_is_described() -> None:
+    bins = partial(ours.DiscretizeActionsWrapper, discretization_config={"force": {"num_bins": 3}})
+    box = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    env = make_wrapped(lambda: GymMazeEnv(Simulation(force=box)), [bins], {"force": "place"})
+    graph, _ = graph_of(env, force=[0.0] * 3)
+    assert graph.masks == {"force": "place"}
+
+
+def test_a_mask_of_a_part_of_a_head_is_described() -> None:
+    split = partial(
+        ours.SplitActionsWrapper, split_config={"dials": {"left": {"indices": [1]}, "right": {"indices": [0]}}}
+    )
+    env = make_wrapped(lambda: GymMazeEnv(Simulation(dials=spaces.MultiDiscrete([2, 3]))), [split], {"left": "place"})
+    graph, _ = graph_of(env, left=[0.0] * 3, right=[0.0] * 2)
+    assert graph.masks == {"left": "place"}
+
+
+def test_masks_of_changed_values_are_not_those_of_the_caller() -> None:
+    one_hot = {"observation": "kind", "class_path": ours.OneHotPreProcessor}
+    simulation = Simulation(pick=spaces.Discrete(4))
+    simulation.observation_space = spaces.Dict(
+        {"kind": spaces.Discrete(4), "place": simulation.observation_space["place"]}
+    )
+    wrapper = partial(ours.PreProcessingWrapper, pre_processor_mapping=[one_hot])
+    env = make_wrapped(lambda: GymMazeEnv(simulation), [wrapper], {"pick": "kind-one_hot"})
+    graph, _ = graph_of(env, pick=[0.0] * 4)
+    assert graph.masks == {}
+
+
+# -------------------------------------------------------------------------------------------------------------- parity
+
+
+class Bundle:
+    """Decides as a graph does, but with other logits."""
+
+    def __init__(self, graph: StepGraph, **logits: list[float]) -> None:
+        self.graph = graph
+        self.logits = {head: torch.tensor(values) for head, values in logits.items()}
+
+    def decide(self, observation: Any, *, deterministic: bool = True, uniforms: Any = None, **_: Any) -> Decision:
+        inputs = self.graph.example(1, torch.Generator())
+        if uniforms is not None:
+            inputs["uniforms"] = torch.from_numpy(uniforms)[None]
+        network = self.graph.networks[0]
+        before = network.logits
+        network.logits = before | (self.logits if deterministic else {})
+        outputs = {name: value[0].numpy() for name, value in self.graph(inputs).items()}
+        network.logits = before
+        kinds = []
+        for prefix in ("action" if deterministic else "sample", "next_state", "parameters"):
+            kinds.append({n.partition("/")[2]: v for n, v in outputs.items() if n.startswith(prefix + "/")})
+        return Decision(*kinds)
+
+
+def compared(env: Any, logits: dict[str, list[float]], others: dict[str, list[float]]) -> Parity:
+    graph, policy = graph_of(env, **logits)
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
+    bundle: Any = Bundle(graph, **others)
+    return require_parity(bundle, {0: graph}, decisions, 0)
+
+
+def env_of(*wrappers: Any, **heads: spaces.Space[Any]) -> Any:
+    return make_wrapped(lambda: GymMazeEnv(Simulation(**heads)), wrappers)
+
+
+TIE, OTHER = [1.0, 1.0 - 1e-6, 0.0], [1.0 - 1e-6, 1.0, 0.0]
+
+
+def test_a_near_tie_excuses_another_option_of_its_choice() -> None:
+    env = env_of(first=spaces.Discrete(3), second=spaces.Discrete(3))
+    found = compared(env, {"first": TIE, "second": TIE}, {"first": OTHER, "second": OTHER})
+    assert (found.decisions, found.near_ties) == (3, 3)
+    assert compared(env, {"first": TIE, "second": TIE}, {}).near_ties == 0
+
+
+class Wrong(Bundle):
+    """Takes the last option of a head, whatever its logits."""
+
+    def decide(self, observation: Any, **options: Any) -> Decision:
+        decision = super().decide(observation, **options)
+        if options.get("deterministic", True):
+            decision.action["second"] = np.full_like(decision.action["second"], 2)
+        return decision
+
+
+def test_a_near_tie_does_not_excuse_another_head() -> None:
+    env = env_of(first=spaces.Discrete(3), second=spaces.Discrete(3))
+    graph, policy = graph_of(env, first=TIE, second=[5.0, 0.0, 0.0])
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
+    bundle: Any = Wrong(graph)
+    with pytest.raises(ExportError, match="decision 0 of sub-step 0: action 'second' is 2 instead of 0"):
+        require_parity(bundle, {0: graph}, decisions, 0)
+
+
+def test_a_near_tie_does_not_excuse_another_choice_of_the_same_head() -> None:
+    env = env_of(second=spaces.MultiDiscrete([3, 3]))
+    graph, policy = graph_of(env, second=[*TIE, 5.0, 0.0, 0.0])
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
+    bundle: Any = Wrong(graph)
+    with pytest.raises(ExportError, match="action 'second' is"):
+        require_parity(bundle, {0: graph}, decisions, 0)
+    other: Any = Bundle(graph, second=[*OTHER, 5.0, 0.0, 0.0])
+    assert require_parity(other, {0: graph}, decisions, 0).near_ties == 3
+
+
+def test_near_ties_are_known_behind_discretized_and_split_actions() -> None:
+    box = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    split = partial(
+        ours.SplitActionsWrapper, split_config={"force": {"side": {"indices": [1]}, "main": {"indices": [0]}}}
+    )
+    bins = partial(
+        ours.DiscretizeActionsWrapper, discretization_config={"side": {"num_bins": 3}, "main": {"num_bins": 3}}
+    )
+    env = env_of(split, bins, force=box)
+    logits = {"side": TIE, "main": [5.0, 0.0, 0.0]}
+    graph, _ = graph_of(env, **logits)
+    parameters = {head: np.array(values) for head, values in logits.items()}
+    assert graph.near_ties(parameters, 1e-5)["force"].tolist() == [False, True]
+    assert compared(env, logits, {"side": OTHER}).near_ties == 3
+
+
+def test_actions_are_compared_relative_to_their_bounds() -> None:
+    space = {"type": "box", "shape": [2], "dtype": "float32", "low": 0.0, "high": [1000.0, 1.0]}
+    parity = Parity(1, 1)
+    _compare_actions(parity, np.array([0.005, 0.0]), np.zeros(2), "the action", space)
+    assert parity.largest_difference == pytest.approx(5e-6)
+    for action in ([0.02, 0.0], [0.0, 2e-5]):
+        with pytest.raises(ExportError, match="the action differs by 2e-05"):
+            _compare_actions(parity, np.array(action), np.zeros(2), "the action", space)

@@ -1,0 +1,60 @@
+"""Decisions that fail: others are answered, and episodes keep their states."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from maze_pl.serving.app import DecisionServer, ServerOptions
+from maze_pl.serving.batcher import Batcher
+from maze_pl.serving.served_policy import ServedPolicy
+from tests.bundle.written_bundles import write_bundle
+
+ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
+FAR: dict[str, Any] = {**ONE, "place": [3e38, 0.0]}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> ServedPolicy:
+    return ServedPolicy(write_bundle(tmp_path / "agent.bundle"), 8)
+
+
+def test_an_episode_keeps_the_state_before_a_decision_that_is_not_a_number(served: ServedPolicy) -> None:
+    with TestClient(DecisionServer(lambda: served, ServerOptions()).app) as client:
+        episode = client.post("/episodes").json()["episode"]
+        path = f"/episodes/{episode}/act"
+        assert client.post(path, json={"observation": FAR}).status_code == 200
+        answer = client.post(path, json={"observation": FAR})  # the sum of both places is infinite
+        assert answer.status_code == 422
+        assert "next_state/memory has values that are not numbers, or infinite" in answer.json()["error"]
+        assert client.post(path, json={"observation": {**ONE, "place": [-3e38, 1.0]}}).status_code == 200
+        answer = client.post(path, json={"observation": {**ONE, "place": [0.25, 0.0]}, "with_parameters": True})
+        assert answer.json()["parameters"] == {"turn": [0.25, 0.0, 0.25]}  # the sum is 0.25
+
+
+def test_observations_that_are_not_finite_are_the_clients_mistake(served: ServedPolicy) -> None:
+    with TestClient(DecisionServer(lambda: served, ServerOptions()).app) as client:
+        answer = client.post("/act", json={"observation": {**ONE, "place": [1e300, 0.0]}})
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "observation/place"
+
+
+def test_a_request_that_fails_does_not_fail_those_decided_with_it(served: ServedPolicy) -> None:
+    sizes: list[int] = []
+
+    async def decided() -> list[Any]:
+        batcher = Batcher(8, sizes.append)
+        contents = [{"observation": place, "state": {"memory": [3e38, 0.0]}} for place in (ONE, FAR, ONE)]
+        requests = [served.checked(content) for content in contents]
+        results = await asyncio.gather(*[batcher.decide(served, one) for one in requests], return_exceptions=True)
+        batcher.close()
+        return results
+
+    first, second, third = asyncio.run(decided())
+    assert sizes == [3]
+    assert isinstance(second, ValueError)
+    assert first.action["turn"].tolist() == third.action["turn"].tolist() == [2]
