@@ -23,6 +23,7 @@ from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.source import Source
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
 from maze_pl.envs.tensors import TensorEnv
 from maze_pl.system.ranks import gather_objects
@@ -206,7 +207,8 @@ class RolloutDataModule(EnvironmentDataModule):
         wrapped = make_wrapped_arrays(*self._factory.args)
         env = wrapped
         limits = []
-        while isinstance(env, TimeLimitArrayWrapper | ActionMasksArrayWrapper):
+        while type(env) in (TimeLimitArrayWrapper, ActionMasksArrayWrapper):  # a subclass may do more
+            assert isinstance(env, ArrayWrapper)
             if isinstance(env, TimeLimitArrayWrapper):
                 limits.append(env.max_episode_steps)
             env = env.env

@@ -34,8 +34,8 @@ def make_wrapped_arrays(
     stack = list(wrapper_stack(episode).items())[1:]  # statistics, outermost, are those of `ArrayVectorEnv`
     built = env()
     for name, wrapper in reversed(stack):
-        built = _form_of(wrapper, built)
-        if isinstance(built, ArrayWrapper):
+        inside, built = built, _form_of(wrapper, built)
+        if isinstance(built, ArrayWrapper) and built is not inside:
             built.statistics_name = name
     episode.close()
     return built

@@ -7,13 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 
 from maze_pl.datamodules import ActorDataModule, RolloutDataModule
+from maze_pl.envs import ArrayEnv, ArrayStep
+from maze_pl.envs.arrays import TimeLimitArrayWrapper
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.modules import IMPALA, PPO
 from maze_pl.perception import (
     CustomModelComposer,
@@ -144,6 +148,41 @@ def test_full_checks_step_tensors_on_the_host(
         with pytest.raises(EnvContractError, match=r"of Outside is .*, which is not in Box"):
             fit("full")
     assert "Outside is stepped on the host: check=full compares their observations with the spaces there" in caplog.text
+
+
+class CostlyLimitArrays(TimeLimitArrayWrapper):
+    """Makes the end of the time costly."""
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        result = super().step(actions, which)
+        result.reward = np.where(result.truncated, -1000.0, result.reward)
+        return result
+
+
+class CostlyLimit(TimeLimitWrapper):
+    """The same for single episodes."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, -1000.0 if truncated else reward, terminated, truncated, info
+
+    def array_form(self, env: ArrayEnv) -> ArrayEnv:
+        return CostlyLimitArrays(env, self.max_episode_steps)
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+def test_time_limits_that_do_more_are_stepped_on_the_host(tmp_path: Path) -> None:
+    least = []
+
+    class Watching(pl.Callback):
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, index: int) -> None:
+            least.append(float(batch.rows.reward.min()))
+
+    wrappers = [partial(CostlyLimit, max_episode_steps=6)]
+    data = RolloutDataModule(CartPoleTensorEnv, wrappers, n_envs=4, n_rollout_steps=8, epoch_length=1, evaluators={})
+    trainer = make_trainer(tmp_path, max_epochs=1, callbacks=[Watching()])
+    trainer.fit(PPO(spec=data.spec, batch_size=16), data)
+    assert least == [-1000.0]
 
 
 @pytest.mark.cuda

@@ -120,6 +120,7 @@ class ArrayCoreEnv(CoreEnv):
 
     def __init__(self, env: ArrayEnv) -> None:
         super().__init__()
+        env.note_given_arrays()
         env.allocate(1)
         self.env = env
         self._renderer = env.get_renderer()

@@ -40,11 +40,16 @@ def groups_of(event: ArrayEvent) -> Iterator[tuple[tuple[str, ...], Array | None
     if not any(isinstance(value, np.ndarray) and value.ndim for value in values):
         yield tuple(map(group_label, grouping, values)), None
         return
-    lists = [value.tolist() if isinstance(value, np.ndarray) else [value] * len(event.which) for value in values]
+    lists = [_listed(value) if isinstance(value, np.ndarray) else [value] * len(event.which) for value in values]
     names = list(zip(*lists, strict=True))
     for of_group in dict.fromkeys(names):
         chosen = np.flatnonzero([name == of_group for name in names])
         yield tuple(map(group_label, grouping, of_group)), chosen
+
+
+def _listed(values: Array) -> list[Any]:
+    """Return a list of numbers or texts that look as in single events: floats keep their precision."""
+    return list(values) if values.dtype.kind == "f" else values.tolist()
 
 
 def event_columns(

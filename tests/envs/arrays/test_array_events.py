@@ -52,6 +52,13 @@ def test_lists_and_tensors_hold_a_value_for_each_environment(which: Any, value: 
     assert [labels for labels, _ in groups_of(event)] == [("fuel",), ("toll",)]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_groups_of_floats_have_the_names_of_single_events(dtype: Any) -> None:
+    event = fired(np.array([0, 1, 2]), name=np.array([0.1, 2.5, 0.1], dtype), value=1.0)
+    groups = [(labels, places.tolist()) for labels, places in groups_of(event) if places is not None]
+    assert groups == [((str(dtype(0.1)),), [0, 2]), (("2.5",), [1])]
+
+
 @pytest.mark.parametrize("value", [1.5, np.float32(1.5), np.array(1.5), torch.tensor(1.5)])
 def test_a_single_value_counts_for_all_environments(value: Any) -> None:
     event = fired(np.array([0, 2]), name="fuel", value=value)

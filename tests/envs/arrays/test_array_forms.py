@@ -11,7 +11,15 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.core.random_policy import RandomPolicy
-from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, GymMazeEnv, PendulumArrayEnv, SequentialVectorEnv
+from maze_pl.envs import (
+    ArrayEnv,
+    ArrayVectorEnv,
+    CartPoleArrayEnv,
+    GymMazeEnv,
+    PendulumArrayEnv,
+    SequentialVectorEnv,
+    Wrapper,
+)
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.building import make_wrapped, wrapper_stack
 from maze_pl.envs.checker.same_as import compare_envs
@@ -232,3 +240,16 @@ def test_refuses_statistics_of_other_wrappers() -> None:
         other.load_shared_states({"other": {}})
     with pytest.raises(ValueError, match="there are no statistics for the wrapper"):
         other.load_shared_states({})
+
+
+def test_a_wrapper_that_has_nothing_to_do_in_arrays_leaves_the_names_of_others() -> None:
+    class Idle(Wrapper):
+        def array_form(self, env: ArrayEnv) -> ArrayEnv:
+            return env
+
+    names = []
+    for wrappers in ([ReturnNormalizationRewardWrapper], [ReturnNormalizationRewardWrapper, Idle]):
+        vector = ArrayVectorEnv(partial(make_wrapped_arrays, CartPoleArrayEnv, wrappers), 2)
+        names.append([*vector.shared_states()[0]])
+    path = f"{ReturnNormalizationRewardWrapper.__module__}.{ReturnNormalizationRewardWrapper.__qualname__}"
+    assert names == [[path], [path]]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
+from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv
+from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.job_shop import JobShopArrayEnvironment, job_shop_factory
 from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, stock_factory, structured_stock_factory
 from maze_pl.envs.ride_hailing import RideHailingArrayEnvironment
@@ -52,3 +55,25 @@ def test_rules_that_use_the_state_of_the_simulation_play_as_in_single_episodes(n
     assert [one.reward for one in played[0]] == [one.reward for one in played[1]]
     assert [one.env_steps for one in played[0]] == [one.env_steps for one in played[1]]
     assert len({one.reward for one in played[0]}) > 1
+
+
+class Tabulated(CartPoleArrayEnv):
+    """Has options in arrays, one of which cannot be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = np.arange(4.0)
+        self.table.setflags(write=False)
+        self.bias = np.ones(1)  # as long as the arrays of one environment
+
+
+def test_options_in_arrays_are_not_state_in_either_form() -> None:
+    vector = ArrayVectorEnv(Tabulated, 1)
+    vector.reset()
+    env, copy = ArrayMazeEnv(Tabulated()), ArrayMazeEnv(Tabulated())
+    env.reset(seed=0)
+    copy.reset(seed=1)
+    assert env.core_env.env.maze_state(0).keys() == vector.env.maze_state(0).keys()
+    copy.clone_from(env)
+    action = {"action": 1}
+    assert np.array_equal(env.step(action)[0]["observation"], copy.step(action)[0]["observation"])
