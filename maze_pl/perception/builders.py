@@ -23,14 +23,14 @@ from maze_pl.perception.blocks import (
 )
 from maze_pl.perception.blocks.weight_init import make_module_init_normc
 from maze_pl.perception.network_factories import Shapes, takes
-from maze_pl.perception.template_blocks import BlockEntry, make_block, read_modality, shared_blocks
+from maze_pl.perception.template_blocks import BlockEntry, initialise, make_block, read_modality, shared_blocks
 
 
 class BaseModelBuilder(ABC):
     """Makes networks from shapes of observations; a subclass defines the blocks up to "latent".
 
     Weights are drawn by `make_module_init_normc`, with norm 0.01 for the heads of policies and 1.0
-    for all other layers.
+    for all other layers, except those that a block sets in `after_initialisation`.
 
     Args:
         modality_config: Modality -> `block_type`, a `PerceptionBlock` class or its path, and
@@ -387,7 +387,7 @@ class BaseModelBuilder(ABC):
             remedy = "use blocks that give vectors, such as FlattenDenseBlock or VGGConvolutionDenseBlock"
             raise ValueError(f"{found}: {remedy}")
         for block in blocks.values():
-            block.apply(make_module_init_normc(1.0))
+            initialise(block)
         blocks |= shared
         clashing = [head for head in out_shapes if head in blocks or head == "latent"]
         if clashing:

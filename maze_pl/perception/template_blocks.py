@@ -10,6 +10,7 @@ from torch import nn
 from maze_pl.core.class_path import import_class
 from maze_pl.perception.blocks import InferenceBlock, OneHotBlock, PerceptionBlock, UnsqueezeBlock
 from maze_pl.perception.blocks.perception_block import as_keys, is_list
+from maze_pl.perception.blocks.weight_init import make_module_init_normc
 from maze_pl.perception.network_factories import Shapes
 
 
@@ -156,3 +157,11 @@ def vector_encoder(name: str, shape: tuple[int, ...], space: spaces.Space[Any] |
         starts = space.start.flatten().tolist()
         return OneHotBlock(name, f"{name}_OneHotBlock", shape, sizes, starts)
     return None if shape else UnsqueezeBlock(name, f"{name}_UnsqueezeBlock", shape, 0)
+
+
+def initialise(block: PerceptionBlock) -> None:
+    """Draw the weights of a block with norm 1, then let it and its parts set those that start otherwise."""
+    block.apply(make_module_init_normc(1.0))
+    for part in block.modules():
+        if isinstance(part, PerceptionBlock):
+            part.after_initialisation()

@@ -111,6 +111,28 @@ def test_weights_have_norm_one_but_for_the_heads_of_policies() -> None:
                     assert not module.bias.any()
 
 
+@pytest.mark.parametrize("has_transform", [False, True])
+def test_transforms_of_points_start_as_the_identity_and_other_weights_as_always(has_transform: bool) -> None:
+    entry = {
+        "block_type": "maze_pl.perception.PointNetFeatureBlock",
+        "block_params": {"embedding_dim": 8, "use_feature_transform": has_transform},
+    }
+    network = ConcatModelBuilder({"points": entry}, {"p": "points"}).policy_network({"p": (5, 3)}, HEADS)
+    block = network.perception_blocks["p_PointNetFeatureBlock"]
+    starts = {"matrix.4"} | ({"feature_matrix.4"} if has_transform else set())
+    found = set()
+    for name, module in block.named_modules():
+        if isinstance(module, nn.Linear):
+            norms = module.weight.norm(dim=1)
+            torch.testing.assert_close(norms, torch.full_like(norms, float(name not in starts)))
+            assert not module.bias.any()
+            found.add(name)
+    assert starts <= found
+    points = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    embedded = block.embed(points).amax(-2)  # without a transform
+    torch.testing.assert_close(block({"p": points})["p_PointNetFeatureBlock"], embedded)
+
+
 @pytest.mark.parametrize(
     ("keys", "names"),
     [

@@ -23,6 +23,8 @@ class ActionMaskingBlock(OneOutputBlock):
         tensor([0.5000, 0.0000, 0.5000])
     """
 
+    n_computed = 1
+
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         two = len(self.in_keys) == 2 and len(self.out_keys) == 1

@@ -142,6 +142,7 @@ class SelfAttentionBlock(ShapeNormalizationBlock):
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the output, of the same shape as the input, and the weights if they have a name."""
         x, *masks = (block_input[key] for key in self.in_keys)
+        x = self.as_floats(x)
         elements = x.flatten(2).mT if self._of_images else x  # [B, L, n]
         output, weights = attend(self._attention, [elements], masks[0].flatten(1) if masks else None)
         output = output.mT.reshape(x.shape) if self._of_images else output

@@ -28,6 +28,8 @@ class CorrelationBlock(OneOutputBlock):
         [(5,)]
     """
 
+    n_computed = 2
+
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes, reduce: bool) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         two = len(self.in_keys) == 2 and len(self.out_keys) == 1

@@ -49,5 +49,5 @@ class NetBlock(PerceptionBlock):
         """Return the output [..., width]."""
         net, x = self._modules["net"], block_input[self.in_keys[0]]  # attribute access is slower
         if not x.is_floating_point():  # such as integers and flags in observations
-            x = x.to(next(self.parameters()).dtype)
+            x = self.as_floats(x)
         return {self.out_keys[0]: net(x)}  # type: ignore[misc]

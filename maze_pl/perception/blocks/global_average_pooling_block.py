@@ -21,6 +21,8 @@ class GlobalAveragePoolingBlock(OneOutputBlock):
         [(16,)]
     """
 
+    n_computed = 1
+
     def __init__(self, in_keys: Keys, out_keys: Keys, in_shapes: Shapes) -> None:
         super().__init__(in_keys, out_keys, in_shapes)
         self.require_single(3)

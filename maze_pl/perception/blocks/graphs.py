@@ -104,6 +104,7 @@ class GraphBlock(PerceptionBlock):
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return node features [..., N, n], 0 for nodes that do not exist."""
         x, graph, *masks = (block_input[key] for key in self.in_keys)
+        x = self.as_floats(x)
         adjacency = (edges_to_adjacency(graph, self.n_nodes) if self.edge_list else graph).to(x.dtype)
         if not masks:
             return {self.out_keys[0]: self._run(x, adjacency, None)}

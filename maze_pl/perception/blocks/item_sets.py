@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.perception.blocks.layer_options import Layers, ModuleClass
+from maze_pl.perception.blocks.levels import one_hot_levels
 from maze_pl.perception.blocks.perception_block import Keys, Shapes, as_keys, as_shapes, is_list
 from maze_pl.perception.blocks.shape_normalization_block import ShapeNormalizationBlock
 from maze_pl.perception.blocks.weight_init import make_module_init_normc
@@ -173,15 +174,6 @@ class AllSlots(ItemSets):
         lowest = torch.finfo(scores.dtype).min
         weights = torch.where(self._mask.unsqueeze(-1), scores, lowest).softmax(1)
         return torch.where(self._mask.unsqueeze(-1), weights, 0.0)
-
-
-def one_hot_levels(x: Tensor, lowest: int, highest: int, dtype: torch.dtype) -> Tensor:
-    """Encode whole numbers [..., F] as one-hot vectors [..., F * (highest - lowest + 1)].
-
-    Numbers above `highest` count as `highest`; numbers below `lowest` become zeros.
-    """
-    levels = torch.arange(lowest, highest + 1, dtype=x.dtype, device=x.device)
-    return (x.clamp(max=highest).unsqueeze(-1) == levels).flatten(-2).to(dtype)
 
 
 @dataclass(frozen=True)

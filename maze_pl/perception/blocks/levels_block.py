@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maze_pl.perception.blocks.item_sets import one_hot_levels
+from maze_pl.perception.blocks.levels import one_hot_levels, whole_numbers
 from maze_pl.perception.blocks.perception_block import Keys, PerceptionBlock, Shapes, is_list
 
 
@@ -63,10 +63,11 @@ class LevelsBlock(PerceptionBlock):
 
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return one-hot vectors [..., width]."""
-        numbers = block_input[self.in_keys[0]]
+        numbers = whole_numbers(block_input[self.in_keys[0]])
         highest = self.levels - 1
         encoded = [one_hot_levels(numbers, 0, highest, self.one.dtype)]
         for key in self.in_keys[1:]:
-            differences = (numbers.unsqueeze(-1) - block_input[key].unsqueeze(-2)).flatten(-2)
+            others = whole_numbers(block_input[key])
+            differences = (numbers.unsqueeze(-1) - others.unsqueeze(-2)).flatten(-2)
             encoded.append(one_hot_levels(differences, -highest, highest, self.one.dtype))
         return {self.out_keys[0]: torch.cat(encoded, -1)}

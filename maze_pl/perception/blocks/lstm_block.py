@@ -70,4 +70,5 @@ class LSTMBlock(ShapeNormalizationBlock):
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the output [B, T, hidden_size] for sequences [B, T, n]."""
-        return {self.out_keys[0]: self.dense(self.lstm(block_input[self.in_keys[0]])[0])}
+        sequences = self.as_floats(block_input[self.in_keys[0]])
+        return {self.out_keys[0]: self.dense(self.lstm(sequences)[0])}

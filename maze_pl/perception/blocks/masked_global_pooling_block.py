@@ -31,6 +31,8 @@ class MaskedGlobalPoolingBlock(OneOutputBlock):
         tensor([2.])
     """
 
+    n_computed = 1
+
     def __init__(
         self,
         in_keys: Keys,

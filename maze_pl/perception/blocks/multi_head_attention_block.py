@@ -97,6 +97,7 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         """Return the output [B, L, E], and the weights if they have a name."""
         inputs = [block_input[key] for key in self.in_keys]
         mask = inputs.pop() if len(inputs) % 2 == 0 else None
+        inputs = [self.as_floats(tensor) for tensor in inputs]
         attention = self.attention
         has_further_keys = attention.bias_k is not None or attention.add_zero_attn
         output, weights = attend(self._attention, inputs, mask, has_further_keys=has_further_keys)

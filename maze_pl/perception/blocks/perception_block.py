@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -126,6 +127,9 @@ class PerceptionBlock(nn.Module, ABC):
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Map a dict with the tensors of `in_keys` to those of `out_keys`, [..., *shape] each."""
 
+    def after_initialisation(self) -> None:
+        """Set weights that have to start in a particular way, after a template has drawn all weights."""
+
     def out_shapes(self) -> list[tuple[int, ...]]:
         """Shapes of the outputs, found by running the block on zeros in evaluation mode.
 
@@ -136,10 +140,7 @@ class PerceptionBlock(nn.Module, ABC):
             return list(self._out_shapes)
         held = [*self.parameters(), *self.buffers()]
         device = held[0].device if held else torch.empty(0).device
-        dtype = next(
-            (tensor.dtype for tensor in held if tensor.is_floating_point()),
-            torch.get_default_dtype(),
-        )
+        dtype = self._floating_type()
         inputs = zip(self.in_keys, self.in_shapes, strict=True)
         zeros = {key: torch.zeros(2, *shape, dtype=dtype, device=device) for key, shape in inputs}
         with (
@@ -152,6 +153,25 @@ class PerceptionBlock(nn.Module, ABC):
             self.require(False, f"a dict with {self.out_keys} from forward, not {output}")
         self._out_shapes = [tuple(output[key].shape[1:]) for key in self.out_keys]
         return list(self._out_shapes)
+
+    def as_floats(self, numbers: Tensor) -> Tensor:
+        """Convert integers, bytes and flags to the floating point type of the block.
+
+        Floats stay as they are. The type is the one of the weights or, without weights, of the
+        buffers. A block that computes without either needs a buffer, since `.to(torch.float64)`
+        leaves no other trace.
+
+        Args:
+            numbers: Input of any shape and type.
+        """
+        return numbers if numbers.is_floating_point() else numbers.to(self._floating_type())
+
+    def _floating_type(self) -> torch.dtype:
+        """Return the type of the first weight or buffer of floats."""
+        for tensor in chain(self.parameters(), self.buffers()):
+            if tensor.is_floating_point():
+                return tensor.dtype
+        return torch.get_default_dtype()
 
     def require(self, good: bool, expected: str) -> None:
         """Raise an error unless a condition holds.

@@ -85,9 +85,19 @@ class PointNetFeatureBlock(PerceptionBlock):
             self.feature_matrix = dense_layers(narrow, activations[:2], normalization).append(last)
             self.feature_matrix.append(nn.Unflatten(-1, (size, size)))
 
+    def after_initialisation(self) -> None:
+        """Let the transforms start as the identity."""
+        layers = [self.matrix[-2]]  # the last one unflattens
+        if self.all_features is not None:
+            layers.append(self.feature_matrix[-2])
+        for layer in layers:
+            for weight in layer.parameters():
+                nn.init.zeros_(weight)
+
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the embedding [..., embedding_dim]."""
         x, *masks = (block_input[key] for key in self.in_keys)
+        x = self.as_floats(x)
         exists = masks[0] != 0 if masks else None
         x = x if exists is None else torch.where(exists.unsqueeze(-1), x, 0.0)
         x = self._transformed(x, exists, self.all_points, self.matrix)

@@ -55,9 +55,6 @@ class SetBlock(PerceptionBlock):
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the pooled embedding [..., 2 n]."""
         rows = block_input[self.in_keys[0]]
-        if self.scaling is not None:
-            rows = self.scaling(rows)
-        elif not rows.is_floating_point():
-            rows = rows.to(next(self.net.parameters()).dtype)
+        rows = self.as_floats(rows) if self.scaling is None else self.scaling(rows)
         embedded = self.net(rows)
         return {self.out_keys[0]: torch.cat([embedded.mean(-2), embedded.amax(-2)], -1)}

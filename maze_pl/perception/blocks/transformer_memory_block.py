@@ -29,10 +29,11 @@ class TransformerMemoryBlock(PerceptionBlock):
     comes from acting; no dropout.
 
     The state is both input and output, named `<out_key>.memory` and `<out_key>.length`, the number
-    of acts in the memory. Inputs [B, n] with a state [B, ...] are one act of B actors. Inputs [L, B,
-    n] with a state [B, ...] are L consecutive acts of each, and give the same outputs as these acts
-    one after the other. Without a state in the input, nothing is remembered, and all leading
-    dimensions are actors that act once.
+    of acts in the memory. If the weights have 16 bits, larger numbers than these can hold exactly
+    are stored on another scale. Inputs [B, n] with a state [B, ...] are one act of B actors. Inputs
+    [L, B, n] with a state [B, ...] are L consecutive acts of each, and give the same outputs as
+    these acts one after the other. Without a state in the input, nothing is remembered, and all
+    leading dimensions are actors that act once.
 
     Args:
         in_keys: Name of the input.
@@ -117,12 +118,12 @@ class TransformerMemoryBlock(PerceptionBlock):
         shape = self.state_shapes[self._memory_key]
         if self._memory_key in block_input:
             memory = block_input[self._memory_key].to(dtype).reshape(n_actors, *shape)
-            length = block_input[self._length_key].to(dtype).reshape(n_actors, 1)
+            stored = block_input[self._length_key].to(dtype).reshape(n_actors, 1)
         else:
             memory = x.new_zeros(n_actors, *shape)
-            length = x.new_zeros(n_actors, 1)
-        length = length.clamp(0, self.memory_length)
-        n_earlier = length + torch.arange(n_acts, dtype=dtype, device=x.device)  # [B, L]
+            stored = x.new_zeros(n_actors, 1)
+        length = _count(stored, self.memory_length)
+        n_earlier = length + torch.arange(n_acts, dtype=length.dtype, device=x.device)  # [B, L]
         allowed = self.get_buffer("distance") <= n_earlier.unsqueeze(-1)  # [B, L, M + 1]
         waves = self.get_buffer("waves").to(dtype)
         memories = []
@@ -133,7 +134,7 @@ class TransformerMemoryBlock(PerceptionBlock):
         return {
             self.out_keys[0]: x.transpose(0, 1).reshape(*leading, self.hidden_size),
             self._memory_key: torch.stack(memories, 1).reshape(*actors, *shape),
-            self._length_key: (length + n_acts).clamp(max=self.memory_length).reshape(*actors, 1),
+            self._length_key: _stored(length + n_acts, self.memory_length, dtype).reshape(*actors, 1),
         }
 
 
@@ -228,6 +229,40 @@ class _GRUGate(nn.Module):
         update = torch.sigmoid(update_of_y + update_of_x - self.bias)
         candidate = torch.tanh(candidate_of_y + self.of_reset_input(reset * x))
         return (1.0 - update) * x + update * candidate
+
+
+def _largest_exact(dtype: torch.dtype) -> float:
+    """Return the number up to which a floating point type holds all whole numbers: 256 for bfloat16."""
+    return 2.0 / torch.finfo(dtype).eps
+
+
+def _stored(count: Tensor, highest: int, dtype: torch.dtype) -> Tensor:
+    """Return a number of acts, at most `highest`, in the type of the state.
+
+    Numbers n above the exact ones of a short type, m, are stored such that rounding keeps them apart:
+
+        m 2^(4 (n - m) / m)
+
+    Args:
+        count: [B, 1], at least float32.
+        highest: Largest number, the length of the memory.
+        dtype: Type of the weights, in which states may be kept.
+    """
+    count = count.clamp(max=highest)
+    exact = _largest_exact(dtype)
+    if highest > exact:
+        count = torch.where(count <= exact, count, exact * torch.exp2(4.0 * (count - exact) / exact))
+    return count.to(dtype)
+
+
+def _count(stored: Tensor, highest: int) -> Tensor:
+    """Return the number of acts [B, 1], at least as float32, that `_stored` has stored."""
+    exact = _largest_exact(stored.dtype)
+    count = stored.to(torch.promote_types(stored.dtype, torch.float32))
+    if highest > exact:
+        more = exact + (torch.log2(count / exact) * exact / 4.0).round()
+        count = torch.where(count <= exact, count, more)
+    return count.clamp(0, highest)
 
 
 def _waves(distance: Tensor, width: int) -> Tensor:

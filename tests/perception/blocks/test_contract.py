@@ -18,8 +18,9 @@ from torch import Tensor
 
 from maze_pl import perception
 from maze_pl.perception import PerceptionBlock
+from maze_pl.perception.blocks.convolution import ConvolutionBlock
 from tests.devices import DEVICES
-from tests.perception.blocks.case import Case, Shape, assert_same
+from tests.perception.blocks.case import Case, Shape, assert_same, levels
 from tests.perception.blocks.cases import CASES
 
 FURTHER = {  # variants of options that others show, too
@@ -284,3 +285,46 @@ def test_weights_of_any_floating_point_type_give_that_type(case: Case) -> None:
         block = case.build().to(dtype)
         output = block({key: value.to(dtype) for key, value in case.sample(3, 2).items()})
         assert {tensor.dtype for tensor in output.values()} == {dtype}
+
+
+ARRANGES = {  # the values themselves, in the type that they have
+    perception.ConcatenationBlock,
+    perception.FlattenBlock,
+    perception.MultiIndexSlicingBlock,
+    perception.RepeatToMatchBlock,
+    perception.SlicingBlock,
+    perception.UnsqueezeBlock,
+}
+CUSTOM = {perception.FunctionalBlock, perception.TorchModelBlock}  # users' functions get what there is
+
+
+def images(block: PerceptionBlock) -> set[str]:
+    """Names of the inputs whose bytes are colours, which a convolution divides by 255."""
+    has_convolution = any(isinstance(part, ConvolutionBlock) for part in block.modules())
+    return set() if getattr(block, "scaling", None) is not None or not has_convolution else {"in", "image"}
+
+
+@pytest.mark.parametrize("weights", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("of_values", [torch.int64, torch.uint8, torch.int8, torch.bool], ids=str)
+def test_integers_and_flags_count_as_floats_of_the_same_values(
+    case: Case, of_values: torch.dtype, weights: torch.dtype
+) -> None:
+    block, inputs = case.build().to(weights), case.sample(3, 2)
+    if type(block) in CUSTOM:
+        return
+    generator = torch.Generator().manual_seed(2)
+    floats = {}
+    for name, tensor in inputs.items():
+        if name not in case.draw:  # products and sums of such numbers are too large for bytes
+            inputs[name] = torch.randint(100, tensor.shape, generator=generator).to(of_values)
+        elif case.draw[name] is levels:
+            inputs[name] = tensor.to(of_values)
+        floats[name] = inputs[name].to(weights)
+        if of_values is torch.uint8 and name in images(block):
+            floats[name] /= 255
+    output, expected = block(inputs), block(floats)
+    if type(block) in ARRANGES:
+        assert {tensor.dtype for tensor in output.values()} == {of_values}
+        output = {name: tensor.to(weights) for name, tensor in output.items()}
+    assert {tensor.dtype for tensor in output.values()} == {weights}
+    assert_same(output, expected, tolerance=0)

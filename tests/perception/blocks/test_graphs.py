@@ -82,6 +82,20 @@ def test_graph_convolutions_are_those_of_a_loop_over_nodes() -> None:
         np.testing.assert_allclose(output[b], convolved(x[b].numpy(), adjacency[b].numpy(), layers), atol=1e-12)
 
 
+@pytest.mark.parametrize("of_values", [torch.int64, torch.uint8, torch.int8, torch.bool], ids=str)
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_weights_of_edges_count_between_nodes_of_integers(has_mask: bool, of_values: torch.dtype) -> None:
+    shapes = {"x": (5, 3), "a": (5, 5)} | ({"m": (5,)} if has_mask else {})
+    block = GraphConvBlock([*shapes], "out", [*shapes.values()], [4, 2], "torch.nn.Tanh").double()
+    nodes = torch.randint(90, (5, 3), generator=torch.Generator().manual_seed(0)).to(of_values)
+    adjacency = 0.3 * graph(5, 5, seed=1)
+    adjacency[0, 1] = adjacency[1, 0] = 300.5
+    output = block({"x": nodes, "a": adjacency, "m": torch.ones(5)})["out"].detach().numpy()
+    layers = [(layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in block.layers]
+    expected = convolved(nodes.double().numpy(), adjacency.double().numpy(), layers)
+    np.testing.assert_allclose(output, expected, atol=1e-12)
+
+
 def attended(x: np.ndarray, adjacency: np.ndarray, block: GraphAttentionBlock) -> np.ndarray:
     """All layers, by loops over heads and nodes."""
     n_nodes = len(x)

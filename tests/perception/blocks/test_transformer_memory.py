@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.perception import TransformerMemoryBlock
+from maze_pl.perception.blocks.transformer_memory_block import _count, _stored
 
 GATES = pytest.mark.parametrize("gate", ["gru", "residual"])
 
@@ -156,6 +157,33 @@ def test_states_of_another_type_are_converted() -> None:
     block = make()
     state = {name: tensor.float() for name, tensor in zero_state(block, 2).items()}
     assert block({"in": torch.zeros(2, 3), **state})["out"].dtype == torch.float64
+
+
+def test_short_types_of_weights_count_as_many_acts_as_the_memory_holds() -> None:
+    dtype, memory_length = torch.bfloat16, 600
+    block = TransformerMemoryBlock("in", "out", [1], 2, memory_length, num_heads=1, feed_forward_size=1).to(dtype)
+    allowed: list[Tensor] = []
+    block.layers[0].register_forward_pre_hook(lambda layer, inputs: allowed.append(inputs[1]))
+    step = memory_length // 7
+    state: dict[str, Tensor] = {}
+    for name, shape in block.state_shapes.items():
+        state[name] = torch.zeros(1, *shape, dtype=dtype)
+    with torch.no_grad():
+        for n_before in range(0, memory_length + 2 * step, step):
+            output = block({"in": torch.zeros(step, 1, 1), **state})
+            state = {name: output[name] for name in block.state_shapes}
+            assert state["out.length"].dtype == dtype, "the state is kept in the type of the weights"
+            expected = [min(n_before + n, memory_length) + 1 for n in range(step)]
+            assert allowed.pop().sum(-1).tolist() == [expected]
+
+
+def test_all_lengths_are_kept_by_short_types() -> None:
+    for dtype, memory_length in ((torch.bfloat16, 3000), (torch.float16, 4000), (torch.float32, 5000)):
+        lengths = torch.arange(memory_length + 1.0)
+        stored = _stored(lengths, memory_length, dtype)
+        assert torch.equal(_count(stored, memory_length), lengths)
+        exact = {torch.bfloat16: 256, torch.float16: 2048, torch.float32: 5000}[dtype]
+        assert torch.equal(stored[: exact + 1].float(), lengths[: exact + 1]), "as states have always been"
 
 
 def test_invalid_shapes_and_options_are_refused() -> None:
