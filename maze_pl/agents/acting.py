@@ -117,7 +117,8 @@ class ActsOnObservations(ABC):
         if agents.shape not in ((), (size,)):
             expected = f"one agent or {size}, one for each observation"
             raise ValueError(f"agent_id={agent_id!r}: expected {expected}")
-        actor = (key, agent_id if isinstance(agent_id, int) else tuple(agents.ravel().tolist()))
+        ids = agents.ravel().tolist()
+        actor = (key, ids[0] if len(set(ids)) == 1 else tuple(ids))
         state = (policy_state or {}).get(actor)
         if state is not None and any(len(array) != size for array in state.values()):
             n_actors = len(next(iter(state.values())))

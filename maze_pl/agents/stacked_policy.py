@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -127,11 +128,11 @@ class StackedPolicy:
         inputs = step.inputs(_samples(self.policy.spec, key))
         try:
             together = self._evaluate[key](self._stacks[key], dict(inputs))
-            for copy in (0, 1):
-                own = {name: stacked[copy] for name, stacked in self._stacks[key].items()}
-                observation = {name: value[copy : copy + 1] for name, value in inputs.items()}
+            for number in (0, 1):
+                own = {name: stacked[number] for name, stacked in self._stacks[key].items()}
+                observation = {name: value[number : number + 1] for name, value in inputs.items()}
                 for head, value in functional_call(step.networks[0], own, (observation,)).items():
-                    torch.testing.assert_close(together[head][copy : copy + 1], value, rtol=1e-4, atol=1e-4)
+                    torch.testing.assert_close(together[head][number : number + 1], value, rtol=1e-4, atol=1e-4)
         except Exception as error:  # torch.vmap and networks raise errors of many classes
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"torch.vmap does not evaluate the network of sub-step {key!r}: {reason}") from error
@@ -153,7 +154,7 @@ class StackedPolicy:
 
 def _samples(spec: Spec, key: StepKey) -> dict[str, Tensor]:
     """Two observations of a sub-step, drawn from its space."""
-    space = spec.steps[key].observation_space
+    space = copy.deepcopy(spec.steps[key].observation_space)  # environments may draw from it
     space.seed(0)
     drawn = [space.sample(), space.sample()]
     return {name: torch.from_numpy(np.stack([np.asarray(one[name]) for one in drawn])) for name in space}

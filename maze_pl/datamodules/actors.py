@@ -15,6 +15,7 @@ from maze_pl.core.batches import Rollout
 from maze_pl.datamodules.environments import Env
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
 from maze_pl.datamodules.rollouts import RolloutDataModule
+from maze_pl.datamodules.wrapper_statistics import require_rebasing
 
 
 class ActorDataModule(RolloutDataModule):
@@ -63,6 +64,8 @@ class ActorDataModule(RolloutDataModule):
 
     Raises:
         ValueError: A number is out of range, or there are more actors than the queue has room for.
+        TypeError: When training on workers begins: a wrapper that merges statistics does not define
+            `rebase_shared_state`.
     """
 
     batch_type: ClassVar[type] = Rollout
@@ -124,6 +127,15 @@ class ActorDataModule(RolloutDataModule):
         """Environment steps of a batch of rollouts on each rank."""
         return self.actors_batch_size * self.n_envs_per_actor * self.n_rollout_steps
 
+    def setup(self, stage: str) -> None:
+        """Prepare as `RolloutDataModule` does; refuse wrappers that workers cannot have."""
+        super().setup(stage)
+        if stage == "fit" and not isinstance(self.engine, InProcessEngine):
+            if self._spec is None:
+                self._read_environment()
+            place = f"{type(self).__name__} on a {type(self.engine).__name__}"
+            require_rebasing(self._wrappers, place)
+
     def _collect(self, policy: Any = None) -> Rollout:
         """Return a batch of rollouts; workers collect more in the meantime."""
         began, is_here = time.perf_counter(), isinstance(self.engine, InProcessEngine)
@@ -156,15 +168,18 @@ class ActorDataModule(RolloutDataModule):
         Actors began with earlier statistics, which the current ones include: only the increment
         counts.
         """
-        current = {name: state["base"] for name, state in (self._wrapper_statistics or {}).items() if "base" in state}
+        current = self._wrapper_statistics or {}
+        rebased = []
+        for rollout, states in parts:
+            rebased.append((rollout, [self._rebased(state, current) for state in states]))
+        return super()._joined(rebased, began)
 
-        def since_current(states: dict[str, Any]) -> dict[str, Any]:
-            for name, state in states.items():
-                if name in current:
-                    states = states | {name: state | {"base": current[name]}}
-            return states
-
-        return super()._joined([(rollout, list(map(since_current, states))) for rollout, states in parts], began)
+    def _rebased(self, states: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
+        """Return wrapper statistics of an environment as if it had begun with the current ones."""
+        rebased = {}
+        for name, statistics in current.items():
+            rebased[name] = self._wrappers[name].rebase_shared_state(states[name], statistics)
+        return rebased
 
     def _take(self, actor: int) -> Done:
         """Return the next rollout of an actor, waiting for it if necessary."""

@@ -131,13 +131,16 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         for place, start in enumerate(own):
             jobs.append((place % self.engine.n_workers, "play_best", (start, wrapper_statistics, given)))
         found: list[BestEpisode] = self._ask(jobs)
-        records = dict(zip(own, [one.record.to_bytes() for one in found], strict=True))
-        everywhere: dict[int, bytes] = {}
-        for part in gather_objects(records):
+        best: dict[int, tuple[bytes, float]] = {}
+        for start, one in zip(own, found, strict=True):
+            best[start] = one.record.to_bytes(), one.summaries[one.place].reward
+        everywhere: dict[int, tuple[bytes, float]] = {}
+        for part in gather_objects(best):
             everywhere |= part
-        self.episodes = BestEpisodes(epoch, [everywhere[start] for start in sorted(everywhere)])
+        in_order = [everywhere[start] for start in sorted(everywhere)]
+        self.episodes = BestEpisodes(epoch, [record for record, _ in in_order])
         self.episodes.measures = {
-            "best_return": float(np.mean([one.summaries[one.place].reward for one in found])),
+            "best_return": float(np.mean([reward for _, reward in in_order])),  # of all ranks
             "n_timesteps": float(sum(summary.env_steps for one in found for summary in one.summaries)),
         }
         self.episodes.summaries = [summary for one in found for summary in one.summaries]

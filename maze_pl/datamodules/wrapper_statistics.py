@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from maze_pl.core.class_path import is_defined_with
 from maze_pl.envs.building import class_of
+from maze_pl.envs.wrapper import Wrapper
 
 _REMEDY = "use the wrappers of the run; only a warm start (--warm-start) may leave out or add some"
 
@@ -54,6 +56,27 @@ def completed_statistics(
     if new:
         messages.append(f"the wrappers {new} start from scratch, as the other run has no statistics of them")
     return CompletedStatistics(states, "; ".join(messages))
+
+
+def require_rebasing(wrappers: Mapping[str, type[Wrapper]], needed_by: str) -> None:
+    """Refuse wrappers that cannot merge statistics of copies that began with earlier ones.
+
+    Args:
+        wrappers: Classes of the wrappers, by name.
+        needed_by: What collects rollouts ahead of time.
+
+    Raises:
+        TypeError: A class defines `merge_shared_states`, but not `rebase_shared_state` with it.
+    """
+    unfit = []
+    for name, kind in wrappers.items():
+        if not is_defined_with(kind, "rebase_shared_state", "merge_shared_states"):
+            unfit.append(name)
+    if unfit:
+        fault = f"the wrappers {unfit} define merge_shared_states, but not rebase_shared_state"
+        reason = f"{needed_by} merges rollouts that began with earlier statistics and would lose some"
+        remedy = "define it, collect in this process (engine: null), or use a RolloutDataModule"
+        raise TypeError(f"{fault}: {reason}; {remedy}")
 
 
 def _ambiguous(foreign: Sequence[str], known: Mapping[str, Any], wrappers: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.core_env import take_over
+from maze_pl.envs.step_by_parts import step_by_parts
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -151,7 +152,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """Give a class that only defines `step_in_parts` a `step` that runs it."""
         super().__init_subclass__(**options)
         if "step_in_parts" in vars(cls) and "step" not in vars(cls):
-            cls.step = _step_by_parts  # type: ignore[method-assign]
+            cls.step = step_by_parts  # type: ignore[method-assign]
 
     def prepare_deployment(self) -> None:
         """Adapt to a deployment, in which the simulation cannot be stepped; by default, nothing changes.
@@ -236,12 +237,24 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
 
     @classmethod
     def merge_shared_states(cls, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Merge the statistics of several copies.
+        """Merge the statistics of several copies; by default, those of the first are returned.
 
         Args:
             states: Result of `shared_state` of each copy, in the order of ranks and environments.
         """
         return dict(states[0])
+
+    @classmethod
+    def rebase_shared_state(cls, state: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
+        """Return the statistics of a copy as if it had begun with the current ones.
+
+        A class that merges statistics needs this for rollouts that are collected ahead of time.
+
+        Args:
+            state: `shared_state` of a copy that began with earlier ones; by default, returned.
+            current: Last result of `merge_shared_states`, which includes the earlier ones.
+        """
+        return state
 
     def load_shared_state(self, state: dict[str, Any]) -> None:
         """Load the result of `merge_shared_states`, or the `shared_state` of a single copy."""
@@ -261,18 +274,6 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
             TypeError: There is none, as by default.
         """
         raise TypeError(f"{type(self).__name__} changes single episodes and has no array form")
-
-
-def _step_by_parts(self: Wrapper, action: Action) -> StepResult:
-    """Perform an act by `step_in_parts`."""
-    parts = self.step_in_parts(action)
-    result: Any = None
-    while True:
-        try:
-            inner = parts.send(result)
-        except StopIteration as end:
-            return cast(StepResult, end.value)
-        result = self.env.step(inner)
 
 
 _PASSED_ON = """

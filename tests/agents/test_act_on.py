@@ -159,6 +159,28 @@ def test_a_batch_remembers_row_by_row() -> None:
         learner.act({"x": x[:2]}, policy_state=policy_state)
 
 
+@pytest.mark.parametrize("agent_id", [np.int64(0), np.array(0), [0], [np.int64(0)]])
+def test_an_agent_has_one_memory_however_its_id_is_written(agent_id: Any) -> None:
+    learner = remembering()
+    alone, mixed = dict[Any, Any](), dict[Any, Any]()
+    for step in range(4):
+        x = np.random.default_rng(step).uniform(-1, 1, 2).astype(np.float32)
+        _, expected = learner.act({"x": x}, policy_state=alone, with_probabilities=True)
+        same = agent_id if step % 2 else 0
+        _, found = learner.act({"x": x}, agent_id=same, policy_state=mixed, with_probabilities=True)
+        np.testing.assert_array_equal(found["a"], expected["a"])
+    assert list(mixed) == list(alone) == [(0, 0)]
+
+
+def test_rows_of_one_agent_have_one_memory_however_their_ids_are_written() -> None:
+    learner, policy_state = remembering(), dict[Any, Any]()
+    x = np.zeros((3, 2), np.float32)
+    learner.act({"x": x}, policy_state=policy_state)
+    learner.act({"x": x}, agent_id=[0, 0, 0], policy_state=policy_state)
+    learner.act({"x": x}, agent_id=[0, 1, 0], policy_state=policy_state)
+    assert list(policy_state) == [(0, 0), (0, (0, 1, 0))]
+
+
 class AgentNet(nn.Module):
     """Prefers one action."""
 

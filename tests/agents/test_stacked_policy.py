@@ -100,6 +100,18 @@ def test_frozen_parameters_are_those_of_the_policy() -> None:
     assert len(stack) == sum(1 for _ in policy.parameters()) - 1
 
 
+def test_spaces_of_the_specification_are_not_seeded() -> None:
+    policy = make_policy().eval()
+    space = policy.spec.steps[0].observation_space
+    drawn = []
+    for _ in range(2):
+        space.seed(5)
+        if drawn:
+            policy.stacked()
+        drawn.append(space.sample()["numbers"].tolist())
+    assert drawn[0] == drawn[1]
+
+
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_copies_act_on_any_device(device: str) -> None:
     policy = make_policy().eval().to(device)

@@ -13,10 +13,12 @@ import torch
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.core.batches import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
+from maze_pl.envs import PendulumArrayEnv
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
 from tests.datamodules.drift import Drift, Mortal, Stuck
 from tests.datamodules.probe import EVAL, NORMALIZED, SCALE, Probe, equal, fit, learned, make_data, make_trainer
 from tests.datamodules.slow import Slow
+from tests.datamodules.step_counts import StepCount
 
 # Lightning asks back where there are no evaluators.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")]
@@ -207,6 +209,26 @@ def test_what_wrappers_learn_is_counted_once_however_late_it_comes() -> None:
         count, mean, _ = learned(data, ReturnNormalizationRewardWrapper)["base"]
         assert count == sum(rollout.env_steps for rollout in learner.rollouts) == 2 * 6 * 2 * 5
         assert mean > 1.0
+
+
+def test_statistics_of_other_keys_are_counted_once_too() -> None:
+    for engine in (ProcessEngine(2), InProcessEngine()):
+        data = make(engine, wrappers=[StepCount], queue_out_of_sync_factor=3, epoch_length=6)
+        learner = train(data, max_epochs=2)
+        if isinstance(engine, ProcessEngine):
+            assert max(map(max, learner.lags)) > 0
+        times = [rollout.segments[0].observation["observation"][..., 1] for rollout in learner.rollouts]
+        expected = float(torch.cat(times).sum()) + 2 * 6 * 2 * 5  # after each step, the time is one more
+        assert learned(data, StepCount) == {"common": [2 * 6 * 2 * 5, expected], "since": [0, 0.0]}
+
+
+def test_statistics_of_array_wrappers_are_counted_once_too() -> None:
+    options: dict[str, Any] = {"num_actors": 2, "actors_batch_size": 2, "n_envs_per_actor": 3, "n_rollout_steps": 5}
+    for engine in (ProcessEngine(2), InProcessEngine()):
+        options |= {"queue_out_of_sync_factor": 3, "epoch_length": 6, "seed": 3, "evaluators": {}}
+        data = ActorDataModule(PendulumArrayEnv, [StepCount], engine=engine, **options)
+        train(data, max_epochs=2)
+        assert learned(data, StepCount)["common"][0] == 2 * 6 * 2 * 3 * 5
 
 
 def test_before_a_checkpoint_what_is_under_way_is_finished_and_learned_from_later(tmp_path: Path) -> None:

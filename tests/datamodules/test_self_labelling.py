@@ -12,7 +12,7 @@ import torch
 
 from maze_pl.collect.engines import ProcessEngine
 from maze_pl.core.batches import BestEpisodesBatch
-from maze_pl.datamodules import RolloutEvaluator, SelfLabellingDataModule
+from maze_pl.datamodules import RolloutEvaluator, SelfLabellingDataModule, self_labelling
 from maze_pl.envs.cutting_2d import MixedPeriodicDemand, masked_struct_env_factory
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
 from maze_pl.modules import BC
@@ -109,6 +109,29 @@ def test_an_epoch_resumes_in_its_middle_bit_for_bit(tmp_path: Path) -> None:
         assert_equal(one.acts, other.acts)
     for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_the_best_return_is_that_of_all_ranks_also_on_one_without_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[Any] = []
+    monkeypatch.setattr(self_labelling, "gather_objects", lambda part: parts.append(part) or list(parts))
+    monkeypatch.setattr(SelfLabellingDataModule, "_world_size", 3)
+    episodes = []
+    for rank in range(3):
+        monkeypatch.setattr(SelfLabellingDataModule, "_rank", rank)
+        data = make_data(n_starts=2)
+        module, trainer = BC(spec=data.spec), make_trainer(tmp_path)
+        trainer.strategy.connect(module)
+        data.trainer = trainer
+        episodes.append(data.play(0))
+        data.teardown("fit")
+    assert [len(one.summaries) for one in episodes] == [5, 5, 0]
+    assert [len(one.records) for one in episodes] == [1, 2, 2]  # those of the ranks before, and its own
+    best = [max(summary.reward for summary in one.summaries) for one in episodes[:2]]
+    for one in episodes[1:]:
+        assert one.measures["best_return"] == sum(best) / 2
+    assert episodes[2].measures["n_timesteps"] == 0.0
 
 
 @pytest.mark.slow

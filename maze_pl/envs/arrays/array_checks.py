@@ -210,7 +210,8 @@ class ArrayChecks:
         """Return the observations of a sub-step as arrays [N, ...].
 
         Raises:
-            EnvContractError: One is missing, or has another shape or a dtype that cannot be converted.
+            EnvContractError: One is missing, or has another shape or a dtype that cannot be converted, or integers
+                that the dtype of its space cannot hold.
         """
         tree = result.observation.get(key) if isinstance(result.observation, Mapping) else None
         layout = self._layouts[key]
@@ -221,13 +222,27 @@ class ArrayChecks:
         arrays = {}
         for name, part, shape in layout:
             array = arrays[name] = as_numpy(tree[name])
-            is_castable = array.dtype == part.dtype or np.can_cast(array.dtype, np.dtype(part.dtype), "same_kind")
-            if array.shape != shape or not is_castable:
+            is_same = array.dtype == part.dtype
+            if array.shape != shape or not (is_same or np.can_cast(array.dtype, np.dtype(part.dtype), "same_kind")):
                 message = f"observation {name!r} of sub-step {key!r} of {self._name} is {describe(array)}"
                 raise EnvContractError(f"{message}; expected shape {shape} and type {part.dtype}")
+            if not is_same:
+                self._check_integers(array, np.dtype(part.dtype), f"observation {name!r} of sub-step {key!r}", which)
             if self._is_full:
                 self._check_bounds(array, part, f"observation {name!r} of sub-step {key!r}", which)
         return arrays
+
+    def _check_integers(self, array: Array, dtype: np.dtype, what: str, which: Array | slice) -> None:
+        """Require that a narrower dtype holds the integers of an array; floats are rounded to it."""
+        if array.dtype.kind not in "iu" or dtype.kind not in "iu" or np.can_cast(array.dtype, dtype, "safe"):
+            return
+        values = array[which]
+        is_wrong = values.astype(dtype) != values
+        if is_wrong.any():
+            place = np.argwhere(is_wrong)[0]
+            n = int(np.arange(self._n_envs)[which][place[0]]) + self._first_env_index
+            came = f"{what} of environment {n} of {self._name} has the value {values[tuple(place)]}"
+            raise EnvContractError(f"{came}, which its type {dtype} cannot hold; declare a space of type {array.dtype}")
 
     def _check_bounds(self, array: Array, space: spaces.Space[Any], what: str, which: Array | slice) -> None:
         """Require that the values lie in their space."""

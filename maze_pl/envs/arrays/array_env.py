@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
+from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_events import ArrayEvents
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.random_streams import RandomStreams
@@ -201,18 +203,22 @@ class ArrayEnv(ABC):
     # --------------------------------------------------------------------------------------------- state
 
     def note_given_arrays(self) -> None:
-        """Leave the arrays that exist now out of the state, unless `allocate` replaces them.
+        """Leave the arrays that exist now out of the state, unless the environment replaces them.
 
         It is called before `allocate`: these arrays were made from the arguments of the constructor, and a resumed
-        run has its own arguments.
+        run has its own arguments. An array that `allocate`, `reset` or `step` puts in place of one of them is state.
         """
         self._given_arrays = dict(ArrayEnv._arrays(self))
+
+    def options(self) -> list[str]:
+        """Return the names of the arrays that `note_given_arrays` has noted and that nothing has replaced since."""
+        return [name for name, array in self._given_arrays.items() if vars(self).get(name) is array]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes: every array, tensor and `RandomStreams` of this object, by name.
 
-        Arrays that `note_given_arrays` has noted are left out. Environments whose state has other parts extend it.
-        Arrays are not copied.
+        Arrays that `note_given_arrays` has noted are left out until others replace them. Environments whose state has
+        other parts extend it. Arrays are not copied.
         """
         state: dict[str, Any] = dict(self._arrays())
         for name, streams in vars(self).items():
@@ -223,26 +229,39 @@ class ArrayEnv(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict` in an environment with as many episodes.
 
+        An attribute whose saved array has another dtype is replaced, as the environment had replaced it.
+
         Raises:
-            ValueError: The state has other arrays.
+            ValueError: The state has other arrays, or others that are not attributes have another dtype.
         """
         own = self.state_dict()
         if (own.keys() ^ state.keys()) - self._given_arrays.keys():
             came = f"{sorted(state)}, but {type(self).__name__} has {sorted(own)}"
             raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
-        for name, array in self._arrays():
-            if name not in state:
-                continue  # given when the state was saved
-            if tuple(array.shape) != tuple(state[name].shape):
-                shapes = f"{tuple(state[name].shape)}, expected {tuple(array.shape)}"
-                raise ValueError(f"the saved array {name!r} of {type(self).__name__} has shape {shapes}")
-            saved = state[name]
-            if isinstance(saved, np.ndarray) and not isinstance(array, np.ndarray):
-                saved = sys.modules["torch"].from_numpy(saved)
-            array[...] = saved
+        for name, array in self._given_arrays.items():
+            if name in own and name not in state:
+                setattr(self, name, array)  # not replaced when the state was saved
+            elif name in state and name not in own:
+                setattr(self, name, copy.deepcopy(_alike(state[name], array)))
+        for name, array in list(self._arrays()):
+            if name in state:
+                self._restore(name, array, _alike(state[name], array))
         for name, streams in vars(self).items():
             if isinstance(streams, RandomStreams):
                 streams.load_state_dict(state[name])
+
+    def _restore(self, name: str, array: AnyArray, saved: AnyArray) -> None:
+        """Copy a saved array of the same kind into one of the state, or replace the attribute if the dtypes differ."""
+        came = f"the saved array {name!r} of {type(self).__name__} has"
+        if tuple(array.shape) != tuple(saved.shape):
+            raise ValueError(f"{came} shape {tuple(saved.shape)}, expected {tuple(array.shape)}")
+        if array.dtype == saved.dtype:
+            array[...] = saved
+        elif vars(self).get(name) is array:
+            setattr(self, name, copy.deepcopy(saved))
+        else:
+            remedy = "give it the same type in `allocate` as in later steps, or resume with the code that saved it"
+            raise ValueError(f"{came} type {saved.dtype}, expected {array.dtype}; {remedy}")
 
     def _arrays(self) -> Iterator[tuple[str, AnyArray]]:
         """Yield the arrays and tensors of the state that this object has as attributes, by name."""
@@ -251,3 +270,10 @@ class ArrayEnv(ABC):
         for name, value in vars(self).items():
             if isinstance(value, kinds) and value is not self._given_arrays.get(name):
                 yield name, value
+
+
+def _alike(saved: AnyArray, array: AnyArray) -> AnyArray:
+    """Return a saved array as a tensor on the device of another one, or as an array if that is one; not copied."""
+    if isinstance(array, np.ndarray):
+        return as_numpy(saved)
+    return sys.modules["torch"].as_tensor(saved, device=array.device)

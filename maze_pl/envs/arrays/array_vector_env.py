@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -331,8 +332,11 @@ def _bounds(space: spaces.Dict) -> dict[str, tuple[Array, Array]]:
 
 
 def _copied(state: Any) -> Any:
-    """Copy the arrays of a tree of dicts; tensors become arrays."""
+    """Copy the state of an environment; tensors and NumPy's numbers become arrays."""
     if isinstance(state, Mapping):
         return {name: _copied(part) for name, part in state.items()}
-    array = as_numpy(state)
-    return array.copy() if isinstance(array, np.ndarray) else array
+    if isinstance(state, list | tuple):
+        return [_copied(part) for part in state]
+    if isinstance(state, np.ndarray | np.number | np.bool_) or hasattr(state, "detach"):
+        return as_numpy(state).copy()
+    return copy.deepcopy(state)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from gymnasium import spaces
@@ -14,14 +17,17 @@ from maze_pl.envs.arrays.array_checks import ArrayChecks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 
+_values_of = attrgetter(*[field.name for field in fields(ArrayStep)])
+
 
 class ArrayWrapper(ArrayEnv):
     """Array environment around another one; forwards everything that a subclass does not change.
 
     A subclass makes its arrays in `allocate`. They are saved with those of the environment. It resets and
     steps the environment with `super().reset` and `super().step`, which check the results of the innermost
-    environment. A subclass with statistics that copies share defines `shared_states`, `load_shared_state`
-    and `freeze`.
+    environment. It may replace attributes of the `ArrayStep` that these return, which is a copy, but not
+    change its arrays, which are those of the environment. A subclass with statistics that copies share
+    defines `shared_states`, `load_shared_state` and `freeze`.
 
     Args:
         env: The environment to wrap.
@@ -95,14 +101,14 @@ class ArrayWrapper(ArrayEnv):
         result = self.env.reset(which, seeds)
         if self._checks_of_env is not None:
             self._checks_of_env.check_reset(result, which)
-        return result
+        return result if isinstance(self.env, ArrayWrapper) else _copied(result)
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments."""
         result = self.env.step(actions, which)
         if self._checks_of_env is not None:
             self._checks_of_env.check_step(result, which)
-        return result
+        return result if isinstance(self.env, ArrayWrapper) else _copied(result)
 
     def kpis(self, which: AnyArray) -> Mapping[str, AnyArray]:
         """Return the KPIs of episodes that have just ended."""
@@ -147,3 +153,13 @@ class ArrayWrapper(ArrayEnv):
     def close(self) -> None:
         """Release resources; safe to call twice."""
         self.env.close()
+
+
+def _copied(result: Any) -> Any:
+    """Copy a result of the innermost environment, which may return the same object in each step.
+
+    Anything that is not an `ArrayStep` stays as it is; the caller reports it.
+    """
+    if type(result) is ArrayStep:
+        return ArrayStep(*_values_of(result))  # a fifth of the time of `copy.copy`
+    return copy.copy(result) if isinstance(result, ArrayStep) else result

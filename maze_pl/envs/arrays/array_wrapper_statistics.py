@@ -62,8 +62,8 @@ def load_array_states(env: ArrayEnv, states: Mapping[str, Any]) -> None:
 
     Args:
         env: The environment with its wrappers.
-        states: The saved states. Without `array_wrappers`, those of the wrappers are around `array_env`, as in
-            checkpoints of earlier versions.
+        states: The saved states. Without `array_wrappers`, those of the wrappers are around `array_env`, and include
+            options, as in checkpoints of earlier versions.
 
     Raises:
         ValueError: A state is that of other arrays, or the checkpoint is old and has another number of wrappers.
@@ -77,11 +77,19 @@ def load_array_states(env: ArrayEnv, states: Mapping[str, Any]) -> None:
         if len(unnamed) != len(names):
             both = f"the checkpoint holds {len(unnamed)} wrappers without their names, but now there are {names}"
             raise ValueError(f"{both}; resume this run with the wrappers that it had")
+        environments = [*array_wrappers_of(env), env.unwrapped]
+        *unnamed, state = map(_without_options, [*unnamed, state], environments)
         saved = dict(zip(names, unnamed, strict=True))
     *current, _ = _unnested(env.state_dict())
     for name, own in zip(reversed(names), reversed(current), strict=True):
         state = {"env": state, **saved.get(name, own)}
     env.load_state_dict(state)
+
+
+def _without_options(state: Mapping[str, Any], env: ArrayEnv) -> dict[str, Any]:
+    """Leave the options of an environment, or of a wrapper, out of its state."""
+    options = env.options()
+    return {name: part for name, part in state.items() if name not in options}
 
 
 def _names_of(env: ArrayEnv) -> list[str]:

@@ -145,6 +145,11 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
             merged = merged.merge(Moments(*state["delta"]))
         return {"base": list(merged), "delta": list(Moments())}
 
+    @classmethod
+    def rebase_shared_state(cls, state: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
+        """Put the statistics since the last merge on top of the current common ones."""
+        return {"base": list(current["base"]), "delta": list(state["delta"])}
+
     def load_shared_state(self, state: dict[str, Any]) -> None:
         """Take over statistics, and continue from there."""
         self._base, self._delta = Moments(*state["base"]), Moments(*state["delta"])

@@ -87,10 +87,13 @@ def test_options_are_not_restored_but_arrays_that_allocate_makes_are() -> None:
 def test_states_of_earlier_versions_that_hold_options_are_read() -> None:
     state = _played(_vector(partial(Gain, [1.0]))).state_dict()
     state["array_env"]["gain"] = np.array([1.0])
+    del state["array_wrappers"]  # these versions had none
     resumed = _vector(partial(Gain, [3.0]))
     resumed.load_state_dict(state)
     resumed.step()
     assert resumed.staging.reward.tolist() == [3.0] * N
+    assert isinstance(resumed.env, Gain)
+    assert resumed.env.count.tolist() == [5.0] * N
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,25 @@ def test_merged_states_make_copies_equal(make: Callable[[], Wrapper]) -> None:
     assert logs[0] == logs[1] == logs[2]
 
 
+def test_a_state_is_rebased_onto_what_other_copies_have_added(make: Callable[[], Wrapper]) -> None:
+    late, other, reference = make(), make(), make()
+    kind = type(late)
+    begun = kind.merge_shared_states([late.shared_state()])
+    late.load_shared_state(begun)
+    play(late, 25, seed=1)
+    state = late.shared_state()
+    np.testing.assert_equal(kind.rebase_shared_state(state, begun), state)  # nothing was added
+    other.load_shared_state(begun)
+    play(other, 20, seed=2)
+    current = kind.merge_shared_states([other.shared_state()])
+    before = pickle.dumps((state, current))
+    rebased = kind.rebase_shared_state(state, current)
+    assert pickle.dumps((state, current)) == before
+    reference.load_shared_state(current)
+    play(reference, 25, seed=1)
+    np.testing.assert_equal(rebased, reference.shared_state())
+
+
 def test_a_frozen_copy_learns_nothing_more(make: Callable[[], Wrapper]) -> None:
     env = make()
     play(env, 20)

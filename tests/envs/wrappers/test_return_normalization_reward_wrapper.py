@@ -98,6 +98,23 @@ def test_several_rounds_of_merging_count_every_return_once() -> None:
         np.testing.assert_allclose([n, mean, m2 / n], [len(everything), np.mean(everything), np.var(everything)])
 
 
+def test_statistics_of_late_copies_count_every_return_once() -> None:
+    scripts = [[1.0, 2.0], [5.0], [0.0, -3.0, 4.0]]
+    envs = [ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted(script)), gamma=0.0) for script in scripts]
+    kind = ReturnNormalizationRewardWrapper
+    current = kind.merge_shared_states([envs[0].shared_state()])
+    everything: list[float] = []
+    for _ in range(3):
+        began_with = current
+        for env, script in zip(envs, scripts, strict=True):  # all begin with the same, and are merged in turn
+            env.load_shared_state(began_with)
+            play(env)
+            everything += script
+            current = kind.merge_shared_states([kind.rebase_shared_state(env.shared_state(), current)])
+        n, mean, m2 = current["base"]
+        np.testing.assert_allclose([n, mean, m2 / n], [len(everything), np.mean(everything), np.var(everything)])
+
+
 def test_copies_that_start_from_different_statistics_are_not_merged() -> None:
     envs = [ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0]))) for _ in range(2)]
     play(envs[0])
