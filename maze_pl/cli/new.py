@@ -2,6 +2,7 @@
 
 import importlib.util
 import keyword
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from maze_pl.config.search_path import ConfigurationError
 
 _TEMPLATE = Path(__file__).parents[1] / "project_template"
 _SUFFIX = ".template"  # so that tools do not mistake its files for parts of maze_pl
+_NAME = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")  # of a module that is also the name of a distribution
 
 
 def run(arguments: Sequence[str], *_: Any) -> int:
@@ -69,11 +71,14 @@ def _package_name(directory: Path) -> str:
     """Return the package name for a folder; refuse names that are invalid or reserved."""
     name = directory.resolve().name.lower().replace("-", "_").replace(" ", "_")
     problem = f"the name of the folder becomes the name of a Python package, but {name!r}"
-    if not name.isidentifier() or keyword.iskeyword(name):
-        remedy = "use letters, digits and underscores, starting with a letter"
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        places = "with a letter first and no underscore last"
+        remedy = f"use letters from a to z, digits and underscores, {places}"
         raise ConfigurationError(f"{problem} is not a valid one: {remedy}")
-    reserved = {"configs", "tests", "outputs", *sys.stdlib_module_names}
+    files = (_TEMPLATE / "tests").glob(f"*.py{_SUFFIX}")
+    tests = {path.name.removesuffix(f".py{_SUFFIX}") for path in files}
+    reserved = {"configs", "tests", "outputs", *tests, *sys.stdlib_module_names}
     if name in reserved or getattr(importlib.util.find_spec(name), "origin", None) is not None:
-        fault = "is used by an installed package or another folder"
+        fault = "is used by an installed package, or another folder or file of the project"
         raise ConfigurationError(f"{problem} {fault}: use another name")
     return name

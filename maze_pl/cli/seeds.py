@@ -6,18 +6,21 @@ This file reads the command line and plans the runs; `maze_pl.runs.seed_runs` st
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION, Prepared, foreign_options, prepare
+from maze_pl.config.digest import configuration_digest
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, parse
 from maze_pl.config.summary import configured_value
 from maze_pl.config.trust import refusal
 from maze_pl.runs.run_directory import claimed, run_directory
-from maze_pl.runs.seed_results import read_results
+from maze_pl.runs.seed_results import RESULTS_FILE, read_results
 from maze_pl.runs.seed_runs import SeedPlan, SeedRuns, seed_directory
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.signals import StopSignals, is_launched_rank
@@ -28,6 +31,8 @@ _SEED_OPTION: Final = "--seed_everything"
 _EXPERIMENT: Final = "--experiment"
 _DISPLAYED: Final = ("--print_config", "--print_model", "--help", "-h")
 _LARGEST_SEED: Final = 2**32 - 1  # of Lightning
+_WRITERS: Final = ("best_checkpoint", "last_checkpoint", "trainer")
+_FOLDERS: Final = ("dirpath", "default_root_dir")  # options of these, of callbacks in `trainer`, too
 
 
 def is_for_seeds(arguments: Sequence[str]) -> bool:
@@ -66,13 +71,24 @@ def run(arguments: Sequence[str], signals: StopSignals) -> int:
         else:
             plan, folder = _planned(values, options, undo)
             commands = {seed: _first_command(plan, seed, folder, options) for seed in plan.seeds}
+        if "--resume" not in values or _changes(options):
+            _refuse_shared_folders(commands)
         if _is_displayed(options):
             return _display(next(iter(commands.values())), signals)
         with claimed(folder):
+            files = [folder / SEEDS_FILE, folder / RESULTS_FILE]
+            before = {path: path.read_bytes() for path in files if path.is_file()}
+            started = {seed for seed, command in commands.items() if "--resume" in command}
+            fault = partial(_fault, plan, started)
+            runs = SeedRuns(plan, folder, commands, n_parallel, signals, fault)
+            runs.write()  # first: a seed that is to continue no longer counts as finished
             write_file(folder / SEEDS_FILE, f"{json.dumps(asdict(plan), indent=1)}\n".encode())
-            runs = SeedRuns(plan, folder, commands, n_parallel, signals)
             runs.train()
-            return runs.report(TRUST_OPTION in options)
+            status = runs.report(TRUST_OPTION in options)
+            if "--resume" in values and _changes(options) and runs.was_impossible:
+                for path, content in before.items():  # forget a mistyped option
+                    write_file(path, content)
+            return status
 
 
 def _taken(arguments: Iterable[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -114,7 +130,8 @@ def _planned(values: dict[str, str], options: Sequence[str], undo: contextlib.Ex
         raise ConfigurationError(f"{PARALLEL} is the number of seeds trained at a time: give {SEEDS}, too")
     prepared = prepare(["fit", *options])
     seeds = _seeds(values[SEEDS], options)
-    plan = SeedPlan(seeds, [option for option in options if option != TRUST_OPTION])
+    kept = [option for option in options if option != TRUST_OPTION]
+    plan = SeedPlan(seeds, kept, options_digest=configuration_digest(["fit", *kept]))
     if _is_displayed(options):
         return plan, Path(values.get("--run_dir", "."))
     folder = Path(run_directory(None, values.get("--run_dir"), _experiment(prepared), undo))
@@ -156,6 +173,41 @@ def _seeds(text: str, options: Sequence[str]) -> list[int]:
     return seeds
 
 
+def _refuse_shared_folders(commands: dict[int, list[str]]) -> None:
+    """Refuse options or configurations by which several seeds would write the same checkpoints.
+
+    Args:
+        commands: Seed -> its command; references may have put the seed into a path.
+
+    Raises:
+        ConfigurationError: A folder of checkpoints is the same for two seeds.
+    """
+    owners: dict[tuple[str, str], int] = {}
+    for seed, command in commands.items():
+        for name in _WRITERS:
+            for option, value in _folders(configured_value(command, name), name):
+                owner = owners.setdefault((option, value), seed)
+                if owner != seed:
+                    conflict = f"the seeds {owner} and {seed} would write the same files"
+                    remedy = "omit it, so that each seed writes to its run directory"
+                    raise ConfigurationError(f"{option}={value}, where {conflict}: {remedy}")
+        if not owners:
+            return
+
+
+def _folders(node: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield (option, value) of the folders for checkpoints below an option."""
+    if isinstance(node, list):
+        for entry in node:
+            yield from _folders(entry, name)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key in _FOLDERS and value is not None:
+                yield f"{name}.{key}", str(value)
+            else:
+                yield from _folders(value, name if key == "init_args" else f"{name}.{key}")
+
+
 def _count(text: str) -> int:
     """Return the value of `--seeds.parallel`."""
     value = parse(text)
@@ -170,48 +222,108 @@ def _first_command(plan: SeedPlan, seed: int, folder: Path, options: Sequence[st
     return ["fit", *plan.options, _SEED_OPTION, str(seed), "--run_dir", str(seed_directory(folder, seed)), *trust]
 
 
+def _changes(options: Sequence[str]) -> list[str]:
+    """Return the options that change the runs which a command continues."""
+    return [option for option in options if option != TRUST_OPTION]
+
+
 def _resumed(folder: Path, values: dict[str, str], options: Sequence[str]) -> tuple[SeedPlan, dict[int, list[str]]]:
     """Return the plan of an earlier training, and the commands that its seeds still need.
 
     A seed that has trained to its end needs none, unless there are options that change its run.
+    Options of an earlier command that continued hold for the seeds that have not ended under them.
 
     Raises:
         ConfigurationError: The folder does not hold runs of several seeds, the command has other
-            seeds, or a seed that was not started needs `--trust`.
+            seeds, a configuration has changed, or options from the folder need `--trust`.
     """
     if not (folder / SEEDS_FILE).is_file():
         raise ConfigurationError(f"{folder} does not hold several seeds: continue its run without {SEEDS}")
-    for name in (SEEDS, "--run_dir"):
-        if name in values:
+    for name in (SEEDS, "--run_dir", _SEED_OPTION):
+        if name in values or name in _taken(options, (name,))[0]:
             raise ConfigurationError(f"--resume continues the seeds of {folder}: omit {name}")
     plan = _read_plan(folder / SEEDS_FILE)
-    results = {result.seed: result for result in read_results(folder)}
-    changes = [option for option in options if option != TRUST_OPTION]
+    changes = _changes(options)
+    ended = {result.seed for result in read_results(folder) if result.counts}
+    if changes and plan.changes and ended.issuperset(plan.seeds):  # which all have them
+        plan = SeedPlan(plan.seeds, [*plan.options, *plan.changes])
+    waiting = [seed for seed in plan.seeds if changes or seed not in ended]
+    started = {seed for seed in waiting if (seed_directory(folder, seed) / RUN_CONFIG).is_file()}
+    for seed in waiting:
+        fault = _fault(plan, started, seed)
+        if fault is not None:
+            raise ConfigurationError(fault)
+    if waiting:
+        _require_trust(plan, folder, options, is_unstarted=len(started) < len(waiting))
+    if changes:
+        whole = [*plan.changes, *changes]
+        plan = replace(plan, changes=whole, changes_digest=configuration_digest(["fit", *whole]))
+    trust = [TRUST_OPTION] if TRUST_OPTION in options else []
     commands: dict[int, list[str]] = {}
-    for seed in plan.seeds:
-        run_dir = seed_directory(folder, seed)
-        if seed in results and results[seed].counts and not changes:
-            continue
-        if (run_dir / RUN_CONFIG).is_file():
-            commands[seed] = ["fit", "--resume", str(run_dir), *options]
+    for seed in waiting:
+        if seed in started:
+            run_dir = str(seed_directory(folder, seed))
+            commands[seed] = ["fit", "--resume", run_dir, *plan.changes, *trust]
         else:
-            commands[seed] = [*_first_command(plan, seed, folder, options), *changes]
-    is_unstarted = any("--resume" not in command for command in commands.values())
-    if is_unstarted and TRUST_OPTION not in options:
-        foreign = foreign_options(["fit", *plan.options])
-        if foreign:
-            remedy = f"if you trust the origin of this folder, use {TRUST_OPTION}"
-            raise ConfigurationError(f"{refusal(folder / SEEDS_FILE, foreign)}; {remedy}")
-    return SeedPlan(plan.seeds, [*plan.options, *changes]), commands
+            commands[seed] = [*_first_command(plan, seed, folder, options), *plan.changes]
+    return plan, commands
+
+
+def _require_trust(plan: SeedPlan, folder: Path, options: Sequence[str], *, is_unstarted: bool) -> None:
+    """Refuse options from a folder of seeds that name classes for which `--trust` is needed.
+
+    Args:
+        plan: The plan in the folder.
+        folder: The folder.
+        options: Options of the command.
+        is_unstarted: Whether a seed is started with the options of the plan.
+    """
+    if TRUST_OPTION in options:
+        return
+    foreign = foreign_options(["fit", *(plan.options if is_unstarted else []), *plan.changes])
+    if foreign:
+        remedy = f"if you trust the origin of this folder, use {TRUST_OPTION}"
+        raise ConfigurationError(f"{refusal(folder / SEEDS_FILE, foreign)}; {remedy}")
+
+
+def _fault(plan: SeedPlan, started: Collection[int], seed: int) -> str | None:
+    """Return a message if a configuration that a seed reads differs from that of the seeds before it.
+
+    Args:
+        plan: The plan.
+        started: Seeds that were started already, and now only read what changes their runs.
+        seed: The seed.
+    """
+    parts = [(plan.changes, plan.changes_digest)]
+    if seed not in started:
+        parts.append((plan.options, plan.options_digest))
+    for options, digest in parts:
+        try:
+            is_same = digest is None or configuration_digest(["fit", *options]) == digest
+        except ConfigurationError as error:
+            reason = f"a configuration of these seeds cannot be read, {error}"
+        else:
+            named = shlex.join(options)
+            reason = f"a configuration in `{named}` has changed since the first seed used it"
+            if is_same:
+                continue
+        remedy = "restore it, and continue in the folder where the seeds were started"
+        return f"{reason}: {remedy}"
+    return None
 
 
 def _read_plan(path: Path) -> SeedPlan:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        seeds, options = content["seeds"], content["options"]
-        is_plan = all(type(seed) is int for seed in seeds) and all(isinstance(word, str) for word in options)
+        plan = SeedPlan(**json.loads(path.read_text(encoding="utf-8")))
+        words = [*plan.options, *plan.changes]
+        digests = (plan.options_digest, plan.changes_digest)
+        is_plan = (
+            all(type(seed) is int for seed in plan.seeds)
+            and all(isinstance(word, str) for word in words)
+            and all(digest is None or isinstance(digest, str) for digest in digests)
+        )
     except (OSError, ValueError, KeyError, TypeError):
         is_plan = False
     if not is_plan:
         raise ConfigurationError(f"{path} is damaged: continue each run with `maze-pl fit --resume`")
-    return SeedPlan(seeds, [word for word in options if word != TRUST_OPTION])
+    return replace(plan, options=_changes(plan.options), changes=_changes(plan.changes))

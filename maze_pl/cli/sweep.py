@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from maze_pl.config.assembling import TRUST_OPTION, foreign_options
 from maze_pl.config.search_path import ConfigurationError, dump
+from maze_pl.config.summary import configured_value
 from maze_pl.config.trust import refusal
 from maze_pl.runs.run_directory import claimed, run_directory
 from maze_pl.runs.run_output import say
 from maze_pl.runs.run_processes import StartProcess
 from maze_pl.sweeps.dashboard_view import write_hparams_view
-from maze_pl.sweeps.methods import optuna_module
+from maze_pl.sweeps.methods import optuna_module, require_valid_options
 from maze_pl.sweeps.pictures import PICTURES, write_pictures
 from maze_pl.sweeps.result import SweepResult, read_plan
 from maze_pl.sweeps.search_space import samples
@@ -81,7 +82,7 @@ def run(_: Any, command: Sequence[str], signals: StopSignals) -> int:
     if "--show" in taken:
         if changes or "--run_dir" in taken:
             raise ConfigurationError("--show has no further options: omit them")
-        _show(SweepResult(taken["--show"]))
+        _show(SweepResult(taken["--show"]), needs_files=False)
         return 0
     if "--resume" in taken:
         if "--run_dir" in taken:
@@ -174,6 +175,7 @@ def _begin(
     if named is not None and Path(named, SWEEP_FILE).is_file():
         remedy = f"choose another folder, or continue it with `maze-pl sweep --resume {named}`"
         raise ConfigurationError(f"{named} holds a sweep: {remedy}")
+    require_valid_options(plan.sampler, plan.pruner, plan.parameters)
     _check_options(plan)
     with contextlib.ExitStack() as undo, _run_dir_variable():
         folder = Path(run_directory(None, named, name, undo))
@@ -192,6 +194,7 @@ def _resume(folder: Path, changes: Mapping[str, Any], signals: StopSignals, is_t
             raise ConfigurationError(f"{key} is fixed for the sweep of {folder}: {allowed}; start a new sweep")
     before = read_plan(folder)
     plan = parse_sweep(with_changes(before.content, changes))
+    require_valid_options(plan.sampler, plan.pruner, plan.parameters)
     if not is_trusted:
         _require_trust(plan, folder, is_runner_given="runner" in changes)
     _check_options(plan)
@@ -233,10 +236,29 @@ def _check_options(plan: SweepPlan) -> None:
     single = replace(plan, n_seeds=1)  # `--seeds` is not an option of a run
     for assignment in samples(plan.parameters):
         try:
-            check_options([single.command(assignment, Path("run"))])
+            command = single.command(assignment, Path("run"))
+            _require_separate_checkpoints(command)
+            check_options([command])
         except ConfigurationError as error:
             values = ", ".join(f"{option}={dump(value)}" for option, value in assignment.items())
             raise ConfigurationError(f"{error} (in a trial with {values})") from error
+
+
+def _require_separate_checkpoints(command: Sequence[str]) -> None:
+    """Refuse a folder for checkpoints, to which all trials would write.
+
+    Args:
+        command: The command line of a trial.
+
+    Raises:
+        ConfigurationError: An option or the configuration names such a folder.
+    """
+    for callback in ("best_checkpoint", "last_checkpoint"):
+        configured = configured_value(command, callback)
+        if isinstance(configured, Mapping) and configured.get("dirpath") is not None:
+            option = f"{callback}.dirpath={dump(configured['dirpath'])}"
+            fault = f"{option} is one folder for the checkpoints of all trials"
+            raise ConfigurationError(f"{fault}: omit it; those of a trial are in its run directory")
 
 
 @contextlib.contextmanager
@@ -274,11 +296,23 @@ def _run(plan: SweepPlan, study: Any, folder: Path, signals: StopSignals, is_tru
     return int(not runs.is_complete or runs.has_failed_too_often)
 
 
-def _show(result: SweepResult) -> None:
-    """Print the table of a sweep, and write table and pictures to its folder."""
+def _show(result: SweepResult, *, needs_files: bool = True) -> None:
+    """Print the table of a sweep, and write table and pictures to its folder.
+
+    Args:
+        result: The sweep.
+        needs_files: Whether a folder that cannot be written to is an error.
+    """
     sys.stdout.write(f"\n{result.table()}\n\n")
-    result.write_table()
-    pictures = write_pictures(result)
+    sys.stdout.flush()
+    pictures: list[Path] = []
+    try:
+        result.write_table()
+        pictures = write_pictures(result)
+    except OSError as error:
+        if needs_files:
+            raise
+        sys.stderr.write(f"maze-pl: table and pictures are not written: {error}\n")
     if pictures:
         names = ", ".join(path.name for path in pictures)
         sys.stdout.write(f"pictures: {result.folder / PICTURES} ({names})\n")

@@ -127,20 +127,25 @@ def run_and_pieces(arguments: Sequence[str]) -> tuple[Path | None, list[Piece]]:
 def _extend_import_path(pieces: Sequence[Piece], run_dir: Path | None, trust: Trust) -> None:
     """Make the projects of configuration files, the current folder and a run's folders importable.
 
-    The current folder may belong to an untrusted run; then it is only added if the user names a
-    class that may be in it.
+    The project that contains the run comes first, so that its code is that of `maze_pl.load`. The
+    current folder may belong to an untrusted run; then it is only added if the user names a class
+    that may be in it.
     """
     is_trusted = trust.names is None
-    folders: list[str] = []
+    folders = _projects([piece for piece in pieces if piece.of_run])
     if is_trusted or any(may_name_foreign(piece.content) for piece in pieces):
         folders.append(str(Path.cwd()))
-    for piece in pieces:
-        project = None if piece.path is None else search_path.project_folder(piece.path)
-        if project is not None:
-            folders.append(str(project))
+    folders += _projects(pieces)
     if run_dir is not None and is_trusted:
         folders += import_folders(run_dir)
     extend_import_path(folders)
+
+
+def _projects(pieces: Sequence[Piece]) -> list[str]:
+    """Return the folders of the projects that contain the files of some pieces."""
+    paths = [piece.path for piece in pieces if piece.path is not None]
+    projects = [search_path.project_folder(path) for path in paths]
+    return [str(project) for project in projects if project is not None]
 
 
 def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collection[str], command: Sequence[str]) -> None:

@@ -337,13 +337,15 @@ def recorded_folders(run_dir: Path) -> list[str]:
 
 
 def import_folders(run_dir: Path) -> list[str]:
-    """Return the folders for imports of a trusted run: the recorded ones and its project's.
+    """Return the folders for imports of a trusted run: its project's, then the recorded ones.
+
+    A copied run with its project imports the code next to it, not that of the original.
 
     Args:
         run_dir: The run directory.
     """
     project = project_folder(run_dir / "config.yaml")
-    folders = [*recorded_folders(run_dir), *([str(project)] if project is not None else [])]
+    folders = [*([str(project)] if project is not None else []), *recorded_folders(run_dir)]
     return [folder for folder in folders if Path(folder).is_dir()]
 
 

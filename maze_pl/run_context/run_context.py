@@ -197,7 +197,12 @@ class RunContext:
             run._train([*options, "--run_dir", str(folder / f"run_{number}")])
 
     def _train(self, options: Sequence[str]) -> None:
-        run_command([*self.command, *options], self._objects, is_silent=self._is_silent, on_end=self._keep_directory)
+        command = [*self.command, *options]
+        keep = self._keep_directory
+        try:
+            run_command(command, self._objects, is_silent=self._is_silent, on_end=keep)
+        finally:
+            self._acting = None  # also if training has failed: its checkpoints may be new
 
     def _keep_directory(self, run_dir: str) -> None:
         if run_dir and Path(run_dir, RUN_CONFIG).is_file():  # not stopped before anything was trained
@@ -290,7 +295,8 @@ class RunContext:
             episodes: Number of episodes.
             seed: Determines the episodes and the policy's random numbers.
             policy: A policy as `maze_pl.rollout` takes it; None means that of the trained agent.
-            options: Further arguments of `maze_pl.rollout`, such as `max_steps` and `record`.
+            options: Further arguments of `maze_pl.rollout`, such as `max_steps` and `record`. Those
+                that the run determines, such as `wrappers`, are replaced.
 
         Returns:
             The trajectories, in the order of the episodes.
@@ -303,7 +309,7 @@ class RunContext:
         actor = self.agent if policy is None else policy
         arrangement = data.rollout_options
         arrangement["wrappers"] = without_recorders(arrangement["wrappers"])
-        return rollout(policy=actor, episodes=episodes, seed=seed, **arrangement, **options)
+        return rollout(policy=actor, episodes=episodes, seed=seed, **{**arrangement, **options})
 
     @property
     def _trusts_run(self) -> bool:

@@ -6,7 +6,8 @@ folder, passes signals on, and reads the results from the run directories.
 
 import sys
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +28,18 @@ class SeedPlan:
     Attributes:
         seeds: Their seeds.
         options: The command line of each run, without seed, run directory and `--trust`.
+        changes: Options with which the runs are continued, without `--trust`; some runs may not have
+            ended under them yet.
+        options_digest: Digest of `options` and their files when the training was started; None for a
+            plan of an earlier version.
+        changes_digest: The same of `changes`, when they were given.
     """
 
     seeds: list[int]
     options: list[str]
+    changes: list[str] = field(default_factory=list)
+    options_digest: str | None = None
+    changes_digest: str | None = None
 
 
 def seed_directory(folder: Path, seed: int) -> Path:
@@ -47,6 +56,7 @@ class SeedRuns:
         commands: Seed -> command to run; other seeds have finished already.
         n_parallel: Number of processes at a time.
         signals: Handler of the signals that stop a command.
+        fault: Called with a seed before it starts; returns a reason to start no further seed, or None.
     """
 
     def __init__(
@@ -56,16 +66,24 @@ class SeedRuns:
         commands: dict[int, list[str]],
         n_parallel: int,
         signals: StopSignals,
+        fault: Callable[[int], str | None] = lambda seed: None,
     ) -> None:
         known = {result.seed: result for result in read_results(folder)}
         self._results: dict[int, SeedResult] = {}
         for seed in plan.seeds:
-            new = SeedResult(seed, str(seed_directory(folder, seed)))
-            self._results[seed] = new if seed in commands or seed not in known else known[seed]
+            run_dir = str(seed_directory(folder, seed))  # the folder may have been moved
+            is_kept = seed in known and seed not in commands
+            new = SeedResult(seed, run_dir)
+            self._results[seed] = replace(known[seed], run_dir=run_dir) if is_kept else new
         self._folder = folder
         self._commands = commands
         self._n_parallel = n_parallel
         self._signals = signals
+        self._fault = fault
+
+    def write(self) -> None:
+        """Write the results so far; a seed whose process has not ended is not finished in them."""
+        write_results(self._folder, list(self._results.values()))
 
     def train(self) -> None:
         """Run all commands, until they have ended or a signal stops them."""
@@ -75,7 +93,12 @@ class SeedRuns:
         with RunProcesses(self._n_parallel, self._signals) as processes:
             while processes.running or (waiting and not self._signals.received):
                 while waiting and processes.has_room:
-                    self._start(waiting.popleft(), processes)
+                    fault = self._fault(waiting[0])
+                    if fault is None:
+                        self._start(waiting.popleft(), processes)
+                    else:
+                        say(f"no further seed is started: {fault}")
+                        waiting.clear()
                 processes.wait_a_moment()
                 for seed, exit_status in processes.ended():
                     self._finish(seed, exit_status, processes)
@@ -95,13 +118,19 @@ class SeedRuns:
         result = self._results[seed]
         result.end(exit_status)
         processes.close_output(seed, show_end=result.status == "failed")
-        write_results(self._folder, list(self._results.values()))
+        self.write()
 
     def _is_hopeless(self, seed: int) -> bool:
         """True if a command is impossible for this seed, and no seed was trained, so that it is for all."""
         if self._results[seed].exit_status != _IMPOSSIBLE:
             return False
         return not any(Path(result.run_dir, RUN_CONFIG).exists() for result in self._results.values())
+
+    @property
+    def was_impossible(self) -> bool:
+        """True if no process could carry out its command, so that nothing was trained."""
+        ended = [self._results[seed].exit_status for seed in self._commands]
+        return {*ended} - {None} == {_IMPOSSIBLE}
 
     def report(self, needs_trust: bool) -> int:
         """Print the table, and return the exit status of the command.
@@ -110,7 +139,7 @@ class SeedRuns:
             needs_trust: Whether a command that continues needs `--trust`.
         """
         results = list(self._results.values())
-        write_results(self._folder, results)
+        self.write()
         sys.stdout.write(f"\n{table_of_seeds(results)}\n\n")
         sys.stdout.write(f"directory of all seeds: {self._folder}\nnext:\n")
         if not all(result.counts for result in results):

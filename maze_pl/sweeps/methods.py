@@ -1,5 +1,6 @@
 """Samplers, pruners and runners by the names that they have in sweep files."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,12 @@ PRUNERS: Final[dict[str, dict[str, type]]] = {
 """Name of a pruner -> its options."""
 RUNNERS: Final[dict[str, dict[str, type]]] = {"processes": _NOTHING, "ray": {"address": str}}
 """Name of a runner -> its options."""
+_LEAST: Final[dict[str, dict[str, int]]] = {
+    "tpe": {"n_ei_candidates": 1},
+    "cmaes": {"popsize": 2},
+    "hyperband": dict(min_resource=1, max_resource=1, reduction_factor=2, bootstrap_count=0),
+}
+"""Name -> option -> least value, where Optuna does not check it until a trial needs it."""
 _INSTALL: Final = 'a sweep needs Optuna: pip install "maze-pl[sweep]"'
 _SEEDS: Final = 2**32
 
@@ -123,7 +130,9 @@ def make_sampler(sampler: Method, parameters: Sequence[Parameter], seed: int, tr
     options = dict(sampler.options)
     if sampler.name == "cmaes":
         options["warn_independent_sampling"] = False  # choices and conditional options
-    return maker(seed=(seed * 1_000_003 + trial) % _SEEDS, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # chosen by the user
+        return maker(seed=(seed * 1_000_003 + trial) % _SEEDS, **options)
 
 
 def _grid_sampler(parameters: Sequence[Parameter], trial: int) -> Any:
@@ -158,3 +167,23 @@ def make_pruner(pruner: Method) -> Any:
         "hyperband": optuna.pruners.HyperbandPruner,
     }
     return makers[pruner.name](**pruner.options)
+
+
+def require_valid_options(sampler: Method, pruner: Method, parameters: Sequence[Parameter]) -> None:
+    """Refuse options of a sampler or a pruner that Optuna would refuse, before anything is written.
+
+    Raises:
+        ConfigurationError: An option is out of range, or contradicts another one.
+    """
+    for key, method in (("sampler", sampler), ("pruner", pruner)):
+        for option, least in _LEAST.get(method.name, {}).items():
+            value = method.options.get(option, least)
+            if value < least:
+                raise ConfigurationError(f"{key}.{option} must be at least {least}; got {value}")
+        try:
+            if key == "sampler":
+                make_sampler(method, parameters, seed=0, trial=0)
+            else:
+                make_pruner(method)
+        except ValueError as error:
+            raise ConfigurationError(f"{key} {method.name}: {error}") from error

@@ -100,10 +100,14 @@ class SweepResult:
         finished = [trial for trial in self.trials if trial.status == "finished"]
         if len(finished) < _FEWEST or len({trial.values[0] for trial in finished}) == 1:
             return {}
+        sign = -1.0 if self.plan.objectives[0].direction == "maximize" else 1.0
+        importance = optuna_module().importance
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an option with a single value
-            found = optuna_module().importance.get_param_importances(
-                self.study, target=None if len(self.plan.objectives) == 1 else lambda trial: trial.values[0]
+            warnings.simplefilter("ignore")  # an option with a single value; that low is good
+            found = importance.get_param_importances(
+                self.study,
+                evaluator=importance.PedAnovaImportanceEvaluator(),
+                target=lambda trial: sign * trial.values[0],
             )
         return {option: float(share) for option, share in found.items() if math.isfinite(share)}
 

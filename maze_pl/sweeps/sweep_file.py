@@ -9,6 +9,7 @@ import yaml
 
 from maze_pl.config.assembling import SWEEP_FILE as SWEEP_FILE
 from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
+from maze_pl.config.summary import configured_value
 from maze_pl.sweeps.methods import PRUNERS, RUNNERS, SAMPLERS, Method, parse_method, require_sampler_fits
 from maze_pl.sweeps.search_space import Parameter, grid, parse_search
 
@@ -30,6 +31,8 @@ _KEYS: Final[dict[str, Any]] = {
     "seed": 0,
 }
 """Keys of a sweep file, and their defaults."""
+_MONITORED: Final = {"monitor": "eval/return", "mode": "max"}
+"""Defaults of `best_checkpoint`, which fit the default objective."""
 CHANGEABLE: Final = ("n_trials", "n_parallel", "runner", "max_failures")
 """Keys that may change when a sweep is continued."""
 _RESERVED: Final = (
@@ -109,22 +112,27 @@ class SweepPlan:
         searched = dump([parameter.option for parameter in self.parameters])
         return [*self.fit(assignment), f"--hyperparameters={searched}", "--run_dir", str(run_dir)]
 
-    def _monitored(self) -> dict[str, Any]:
+    def _monitored(self, command: Sequence[str]) -> list[str]:
         """Return the options by which `best.ckpt` holds the policy that the objective judges.
 
-        There are none for the default objective, for values that are not those of evaluations, and
-        if the sweep has options of `best_checkpoint` itself.
+        There are none for the default objective, unless the configuration has another one, for
+        values that are not those of evaluations, and if the sweep has options of `best_checkpoint`.
+
+        Args:
+            command: The command line of a trial without these options.
         """
         objective = self.objectives[0]
         source, slash, _ = objective.metric.partition("/")
-        is_default = (objective.metric, objective.direction) == (_KEYS["objective"], "maximize")
         is_evaluated = bool(slash) and source != "train" and not source.startswith("train_")
         options = [*self.options, *(parameter.option for parameter in self.parameters)]
         is_given = any(option.partition(".")[0] == "best_checkpoint" for option in options)
-        if objective.which != "best" or is_default or is_given or not is_evaluated:
-            return {}
+        if objective.which != "best" or is_given or not is_evaluated:
+            return []
         mode = "min" if objective.direction == "minimize" else "max"
-        return {"best_checkpoint.monitor": objective.metric, "best_checkpoint.mode": mode}
+        wanted = {"monitor": objective.metric, "mode": mode}
+        if wanted == _MONITORED and not _changes_monitor(command):
+            return []
+        return ["--best_checkpoint.monitor", objective.metric, "--best_checkpoint.mode", mode]
 
     def fit(self, assignment: Mapping[str, Any]) -> list[str]:
         """Return the command line after `maze-pl` that trains with values of the searched options.
@@ -132,12 +140,25 @@ class SweepPlan:
         Args:
             assignment: Searched option -> value.
         """
-        words = ["fit"]
+        start = ["fit"]
         for name in self.config:
-            words += ["--config", name]
-        for option, value in {**self._monitored(), **self.options, **assignment}.items():
+            start += ["--config", name]
+        words: list[str] = []
+        for option, value in {**self.options, **assignment}.items():
             words += [f"--{option}", value if isinstance(value, str) else dump(value)]
-        return [*words, "--seeds", str(self.n_seeds)] if self.n_seeds > 1 else words
+        seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
+        return [*start, *self._monitored([*start, *words]), *words, *seeds]
+
+
+def _changes_monitor(command: Sequence[str]) -> bool:
+    """True if the configuration of a run chooses `best.ckpt` by another value than the default."""
+    try:
+        configured = configured_value(command, "best_checkpoint")
+    except ConfigurationError:  # the file is gone, so that no run starts from it
+        return False
+    if not isinstance(configured, Mapping):
+        return False
+    return any(configured.get(key, default) != default for key, default in _MONITORED.items())
 
 
 def read_content(sweep: str | Path | Mapping[str, Any]) -> tuple[dict[str, Any], str]:

@@ -3,17 +3,18 @@
 import fcntl
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.curves import full_name
 from maze_pl.runs.intervals import interquartile_mean
-from maze_pl.runs.metrics import METRICS_FILE, read_columns
+from maze_pl.runs.metrics import METRICS_FILE, Column, read_columns
 from maze_pl.runs.seed_results import has_ended
 from maze_pl.runs.seed_runs import seed_directory
 from maze_pl.sweeps.sweep_file import Objective
@@ -55,7 +56,7 @@ class Evaluations:
 
     Attributes:
         objective: The objective.
-        values: Its values, in order.
+        values: Its values, in order; NaN for an evaluation without one.
     """
 
     objective: Objective
@@ -85,11 +86,36 @@ def read_evaluations(run: Path, objective: Objective) -> Evaluations | None:
         return None
     try:
         columns = read_columns(run)
-        column = columns[full_name(objective.metric, {run: columns})]
+        name = full_name(objective.metric, {run: columns})
     except ConfigurationError:  # it is being written, or has no evaluation yet
         return None
-    values = column[~np.isnan(column)]
-    return Evaluations(objective, tuple(map(float, values))) if len(values) else None
+    if np.isnan(columns[name]).all():
+        return None
+    return Evaluations(objective, tuple(map(float, columns[name][_is_evaluated(name, columns)])))
+
+
+def _is_evaluated(name: str, columns: Mapping[str, Column]) -> NDArray[np.bool_]:
+    """Return the rows of an evaluator's statistics; of training, those with the statistic.
+
+    Args:
+        name: The statistic, such as `eval_BaseEnvEvents/kpi/mean/cost`.
+        columns: All columns of the run, [n] each.
+
+    Returns:
+        [n] True for a row in which any statistic of the evaluator has a value.
+    """
+    source = _source(name)
+    names = [name]
+    if source not in ("", "train"):
+        names = [other for other in columns if _source(other) == source]
+    has_value: NDArray[np.bool_] = np.any([~np.isnan(columns[other]) for other in names], axis=0)
+    return has_value
+
+
+def _source(name: str) -> str:
+    """Return the evaluator of a statistic, such as `eval`, or `train`; "" for other columns."""
+    topic, slash, _ = name.partition("/")
+    return topic.rpartition("_")[0] if slash else ""
 
 
 def steps(trial_dir: Path, objective: Objective) -> Iterator[tuple[int, float]]:

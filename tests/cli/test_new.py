@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,16 @@ def test_the_command_says_what_to_do_next(folder: Path, capsys: pytest.CaptureFi
     assert "cd shop\n  maze-pl fit --config ppo_stock\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["stock", "Stock-Arrays", "test_shop", "a", "shop__2"])
+def test_suitable_names_become_packages_and_distributions(name: str, folder: Path) -> None:
+    assert main(["new", name]) == 0
+    package = name.lower().replace("-", "_")
+    project = tomllib.loads((folder / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
+    assert project == package
+    assert re.fullmatch("[A-Z0-9]|[A-Z0-9][A-Z0-9._-]*[A-Z0-9]", project, re.IGNORECASE | re.ASCII)  # PEP 508
+    assert (folder / name / package / "stock.py").is_file()
+
+
 def test_an_empty_folder_is_filled(folder: Path) -> None:
     (folder / "shop").mkdir()
     assert main(["new", "shop"]) == 0
@@ -81,6 +93,12 @@ def test_its_experiment_changes_the_delivery(
         ("2shops", "is not a valid one: use letters"),
         ("class", "is not a valid one: use letters"),
         ("my.shop", "is not a valid one: use letters"),
+        ("Lösung", "is not a valid one: use letters from a to z"),
+        ("_stock", "with a letter first"),
+        ("stock_", "no underscore last"),
+        ("shop-", "no underscore last"),
+        ("test_stock", "another folder or file of the project"),
+        ("Test-Stock", "another folder or file of the project"),
         ("torch", "is used by an installed package"),
         ("json", "is used by an installed package"),
         ("sys", "is used by an installed package"),

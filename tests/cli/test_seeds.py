@@ -17,6 +17,7 @@ import torch
 
 from maze_pl.__main__ import main
 from maze_pl.runs import run_processes
+from maze_pl.runs.seed_runs import SeedRuns
 
 ROOT = Path(__file__).parents[2]
 TRAINS = """
@@ -36,6 +37,11 @@ if "--model.broken" in words:
     print("maze-pl: error: there is no such option", file=sys.stderr)
     sys.exit(2)
 (folder / "config.yaml").write_text("{}")
+if "--model.edits" in words:
+    pathlib.Path("mine.yaml").write_text("base: ppo_cartpole\\nmodel: {lr: 0.5}\\n")
+if (folder / "stop").exists():
+    (folder / "stop").unlink()
+    sys.exit(143)
 print("epoch 1 | 100 env steps | 0.1 s")
 print("a line of a table")
 if seed == 8 and "--resume" not in words:
@@ -44,7 +50,7 @@ if seed == 8 and "--resume" not in words:
 head = "step,eval_BaseEnvEvents/reward/mean"
 (folder / "metrics.csv").write_text(f"{head}\\n100,{10 * seed}\\n")
 """
-"""Stands for `maze-pl fit`: trains in no time, and fails with seed 8 at first."""
+"""Stands for `maze-pl fit`: trains in no time, fails with seed 8 at first, and is stopped by a file `stop`."""
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +123,149 @@ def test_others_go_on_if_a_seed_fails_and_resuming_trains_only_what_is_missing(
     assert calls("here/seed_7")[1:] == ["fit --resume here/seed_7 --trainer.max_epochs 9"]
 
 
+def statuses(folder: str) -> list[str]:
+    return [entry["status"] for entry in results(folder)["seeds"]]
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run a command that is killed before it starts a process."""
+
+    def run(*words: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(SeedRuns, "train", lambda runs: (_ for _ in ()).throw(MemoryError("killed")))
+            with pytest.raises(MemoryError):
+                main(["fit", *words])
+
+    return run
+
+
+def test_options_of_an_interrupted_continuation_hold_for_the_seeds_that_lack_them(stand_in: None) -> None:
+    longer, slower = ["--trainer.max_epochs", "9"], ["--model.lr", "0.2"]
+    assert fit("--seeds", "3", "--run_dir", "here") == 0
+    Path("here", "seed_1", "stop").touch()
+    assert main(["fit", "--resume", "here", *longer]) == 1
+    assert statuses("here") == ["finished", "stopped", "finished"]
+    assert main(["fit", "--resume", "here"]) == 0
+    assert calls("here/seed_1")[1:] == ["fit --resume here/seed_1 --trainer.max_epochs 9"] * 2
+    assert [len(calls(f"here/seed_{seed}")) for seed in (0, 2)] == [2, 2]
+    Path("here", "seed_2", "stop").touch()
+    assert main(["fit", "--resume", "here", *slower]) == 1
+    assert main(["fit", "--resume", "here"]) == 0
+    assert calls("here/seed_2")[2:] == ["fit --resume here/seed_2 --model.lr 0.2"] * 2
+    assert statuses("here") == ["finished"] * 3
+
+
+def test_seeds_do_not_count_as_finished_once_a_continuation_has_begun(
+    stand_in: None, killed: Callable[..., None]
+) -> None:
+    assert fit("--seeds", "2", "--run_dir", "here") == 0
+    killed("--resume", "here", "--trainer.max_epochs", "9")
+    assert statuses("here") == ["not started"] * 2
+    killed("--resume", "here", "--model.lr", "0.2")
+    assert main(["fit", "--resume", "here"]) == 0
+    for seed in (0, 1):
+        assert calls(f"here/seed_{seed}")[1:] == [
+            f"fit --resume here/seed_{seed} --trainer.max_epochs 9 --model.lr 0.2"
+        ]
+
+
+def test_seeds_that_were_not_started_get_the_options_of_a_continuation(
+    stand_in: None, killed: Callable[..., None]
+) -> None:
+    killed("--config", "ppo_cartpole", "--seeds", "2", "--run_dir", "here")
+    killed("--resume", "here", "--trainer.max_epochs", "9")
+    assert main(["fit", "--resume", "here"]) == 0
+    wanted = "fit --config ppo_cartpole --seed_everything 1 --run_dir here/seed_1 --trainer.max_epochs 9"
+    assert calls("here/seed_1") == [wanted]
+
+
+def test_impossible_options_of_a_continuation_are_forgotten(stand_in: None) -> None:
+    assert fit("--seeds", "2", "--run_dir", "here") == 0
+    files = [Path("here", name) for name in ("seeds.json", "seed_results.json")]
+    before = [path.read_text(encoding="utf-8") for path in files]
+    assert main(["fit", "--resume", "here", "--model.broken", "1"]) == 1
+    assert [path.read_text(encoding="utf-8") for path in files] == before
+
+
+def test_a_continuation_has_no_other_seed(stand_in: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fit("--seeds", "2", "--run_dir", "here") == 0
+    assert main(["fit", "--resume", "here", "--seed_everything", "3"]) == 2
+    assert "--resume continues the seeds of here: omit --seed_everything" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "last_checkpoint.dirpath",
+        "best_checkpoint.dirpath",
+        "trainer.default_root_dir",
+        "trainer.callbacks.dirpath",
+    ],
+)
+def test_folders_of_checkpoints_that_seeds_would_share_are_refused(
+    stand_in: None, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    callback = '[{"class_path": "maze_pl.callbacks.LastCheckpoint", "init_args": {"dirpath": "kept"}}]'
+    words = ["--trainer.callbacks", callback] if "callbacks" in option else [f"--{option}", "kept"]
+    assert fit("--seeds", "2", "--run_dir", "here", *words) == 2
+    message = f"{option}=kept, where the seeds 0 and 1 would write the same files: omit it"
+    assert message in capsys.readouterr().err and not Path("here").exists()
+    assert fit("--seeds", "[4]", "--run_dir", "one", *words) == 0
+    assert fit("--seeds", "2", "--run_dir", "here") == 0
+    assert main(["fit", "--resume", "here", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_seeds_may_have_folders_of_checkpoints_with_the_seed_in_them(stand_in: None) -> None:
+    assert fit("--seeds", "2", "--run_dir", "here", "--last_checkpoint.dirpath", "kept_${seed_everything}") == 0
+
+
+def test_all_seeds_start_from_the_same_configuration(
+    project: Path,
+    stand_in: None,
+    killed: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = project / "mine.yaml"
+    mine.write_text("base: ppo_cartpole\nmodel: {lr: 0.1}\n", encoding="utf-8")
+    killed("--config", "mine.yaml", "--seeds", "2", "--run_dir", "here")
+    mine.write_text("base: ppo_cartpole\nmodel: {lr: 0.2}\n", encoding="utf-8")
+    assert main(["fit", "--resume", "here"]) == 2
+    assert "`--config mine.yaml` has changed since the first seed used it: restore it" in capsys.readouterr().err
+    other = project / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    assert main(["fit", "--resume", "../here"]) == 2
+    assert "continue in the folder where the seeds were started" in capsys.readouterr().err
+    monkeypatch.chdir(project)
+    mine.write_text("model: {lr: 0.1}  # the same\nbase: ppo_cartpole\n", encoding="utf-8")
+    assert main(["fit", "--resume", "here"]) == 0
+
+
+def test_no_seed_starts_from_a_configuration_that_was_edited_in_the_meantime(
+    project: Path, stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = "base: ppo_cartpole\nmodel: {lr: 0.1}\n"
+    (project / "mine.yaml").write_text(content, encoding="utf-8")
+    words = ["--config", "mine.yaml", "--model.edits", "1", "--seeds", "[3,4]", "--run_dir", "here"]
+    assert main(["fit", *words]) == 1
+    assert "no further seed is started: a configuration in `--config mine.yaml" in capsys.readouterr().out
+    assert statuses("here") == ["finished", "not started"]
+    (project / "mine.yaml").write_text(content, encoding="utf-8")
+    assert main(["fit", "--resume", "here"]) == 0
+    assert statuses("here") == ["finished"] * 2
+
+
+def test_results_name_the_run_directories_of_a_folder_that_was_moved(stand_in: None) -> None:
+    assert fit("--seeds", "[7,8]", "--run_dir", "here") == 1
+    Path("here").rename("there")
+    assert main(["fit", "--resume", "there"]) == 0
+    assert [entry["run_dir"] for entry in results("there")["seeds"]] == ["there/seed_7", "there/seed_8"]
+    assert results("there")["summary"]["eval return, last"]["mean"] == 75.0
+
+
 def test_a_command_that_is_impossible_is_tried_once(stand_in: None, capfd: pytest.CaptureFixture[str]) -> None:
     assert fit("--seeds", "3", "--run_dir", "here", "--model.broken", "1") == 1
     assert capfd.readouterr().err.count("there is no such option") == 1
@@ -175,6 +324,11 @@ def test_a_plan_of_others_runs_no_code_of_theirs_without_trust(
     assert not Path("here", "seed_4").exists()
     assert main(["fit", "--resume", "here", "--trust"]) == 0
     assert calls("here/seed_4")[0].endswith("--data.env theirs.Env --seed_everything 4 --run_dir here/seed_4 --trust")
+    plan = {"seeds": [4], "options": ["--config", "ppo_cartpole"], "changes": ["--data.env", "theirs.Env", "--trust"]}
+    Path("here", "seeds.json").write_text(json.dumps(plan), encoding="utf-8")
+    Path("here", "seed_results.json").unlink()
+    assert main(["fit", "--resume", "here"]) == 2  # the seed was started, and would be continued with them
+    assert "theirs.Env" in capsys.readouterr().err and len(calls("here/seed_4")) == 1
 
 
 def test_options_that_only_print_do_so_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,6 +246,61 @@ def test_impossible_options_are_refused_before_anything_is_written(
     assert not Path("here").exists()
 
 
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"sampler": {"name": "nsga2", "population_size": 1}}, "sampler nsga2: `population_size` must be"),
+        ({"sampler": {"name": "nsga2", "mutation_prob": 2.0}}, "sampler nsga2: `mutation_prob` must be"),
+        ({"sampler": {"name": "tpe", "n_ei_candidates": 0}}, "sampler.n_ei_candidates must be at least 1; got 0"),
+        ({"sampler": {"name": "cmaes", "popsize": 0}}, "sampler.popsize must be at least 2; got 0"),
+        ({"sampler": {"name": "cmaes", "with_margin": True, "lr_adapt": True}}, "sampler cmaes: It is prohibited"),
+        ({"pruner": {"name": "median", "n_min_trials": 0}}, "pruner median: Number of trials for pruning must be"),
+        ({"pruner": {"name": "hyperband", "reduction_factor": 1}}, "pruner.reduction_factor must be at least 2; got 1"),
+        ({"pruner": {"name": "hyperband", "bootstrap_count": 1}}, "pruner hyperband: bootstrap_count > 0 and"),
+    ],
+)
+def test_impossible_options_of_samplers_and_pruners_are_refused_before_anything_is_written(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str], method: dict[str, Any], message: str
+) -> None:
+    search = {**SWEEP["search"], "model.clip_range": {"low": 0.1, "high": 0.5}}
+    assert sweep({**SWEEP, "search": search, **method}) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+    assert not Path("here").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "callback"),
+    [
+        ({"options": {"last_checkpoint.dirpath": "shared"}}, "last_checkpoint"),
+        ({"options": {"best_checkpoint": {"dirpath": "shared"}}}, "best_checkpoint"),
+        ({"search": {"best_checkpoint.dirpath": ["shared"]}}, "best_checkpoint"),
+        ({"config": "mine.yaml"}, "last_checkpoint"),
+    ],
+)
+def test_a_folder_for_the_checkpoints_of_all_trials_is_refused(
+    project: Path, capsys: pytest.CaptureFixture[str], content: dict[str, Any], callback: str
+) -> None:
+    Path("mine.yaml").write_text("base: ppo_cartpole\nlast_checkpoint: {dirpath: shared}\n", encoding="utf-8")
+    assert sweep({**SWEEP, **content}) == 2
+    fault = f"{callback}.dirpath=shared is one folder for the checkpoints of all trials: omit it"
+    assert fault in capsys.readouterr().err
+    assert not Path("here").exists()
+
+
+def test_a_sweep_in_a_folder_that_cannot_be_written_to_is_shown(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep(SWEEP, "--n_trials", "1") == 0
+    printed = capsys.readouterr().out
+    Path("here", "trials.csv").unlink()
+    Path("here", "trials.csv").mkdir()  # no file can be written there, whatever the user's rights
+    assert main(["sweep", "--show", "here"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip() and printed.endswith(shown.out)
+    assert "maze-pl: table and pictures are not written: " in shown.err and "Traceback" not in shown.err
+
+
 def test_an_unknown_objective_ends_the_sweep_with_similar_names(
     project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

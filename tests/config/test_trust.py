@@ -361,5 +361,23 @@ def test_a_run_remembers_where_its_classes_came_from(tmp_path: Path, monkeypatch
     assert source_folders([{"class_path": name} for name in names]) == [tmp_path]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "source_folders.txt").write_text(f"{tmp_path / 'parts'}\n/nowhere\n", encoding="utf-8")
-    assert import_folders(tmp_path / "run")[0] == str(tmp_path / "parts")
-    assert "/nowhere" not in import_folders(tmp_path / "run")
+    assert import_folders(tmp_path / "run") == [str(tmp_path / "run"), str(tmp_path / "parts")]
+
+
+def test_a_copied_project_imports_its_own_code_on_the_command_line_and_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("shop", "copied"):
+        run = tmp_path / name / "outputs" / "run"
+        run.mkdir(parents=True)
+        (run / "config.yaml").write_text("{}\n", encoding="utf-8")
+        (run / "source_folders.txt").write_text(f"{tmp_path / 'shop'}\n", encoding="utf-8")
+    run = tmp_path / "copied" / "outputs" / "run"
+    path = list(sys.path)
+    for folder in (tmp_path, tmp_path / "shop"):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "path", list(path))
+        prepare(["rollout", str(run), "--trust"])
+        added = sys.path[len(path) :]
+        assert added == list(dict.fromkeys([str(tmp_path / "copied"), str(folder), str(tmp_path / "shop")]))
+    assert import_folders(run) == [str(tmp_path / "copied"), str(tmp_path / "shop")]

@@ -24,7 +24,7 @@ from maze_pl.collect.engines import InProcessEngine
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.datamodules import RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.wrappers import RewardScalingWrapper
+from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
 from maze_pl.modules import A2C
 from maze_pl.perception import (
     CustomModelComposer,
@@ -372,6 +372,69 @@ def test_the_first_example_trains_and_acts() -> None:
     assert context.evaluate()["eval/return"] > 0
     assert maze_pl.rollout(context.env_factory, context.policy, episodes=1, max_steps=5)[0].summary.env_steps == 5
     assert main(["validate", str(context.run_directory)]) == 0
+
+
+def test_the_agent_acts_with_the_weights_of_the_last_training_also_if_it_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("run").mkdir()
+    Path("run", "config.yaml").write_text("{}\n", encoding="utf-8")
+    context = RunContext(run_dir="run", silent=True)
+    n_epochs = {"trained": 0, "fails after": 2}
+
+    class Agent:
+        def __init__(self) -> None:
+            self.weights = n_epochs["trained"]
+
+        def act(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"action": self.weights}
+
+    def training(*_: Any, **__: Any) -> None:
+        n_epochs["trained"] += 1
+        if n_epochs["trained"] == n_epochs["fails after"]:
+            raise RuntimeError("no connection")
+
+    monkeypatch.setattr("maze_pl.run_context.run_context.run_command", training)
+    monkeypatch.setattr("maze_pl.run_context.run_context.load", lambda *_, **__: Agent())
+    assert context.compute_action({}) == {"action": 0}
+    context.train()
+    assert context.compute_action({}) == {"action": 1}
+    with pytest.raises(RuntimeError, match="no connection"):
+        context.train()
+    assert context.compute_action({}) == {"action": 2}
+
+
+@pytest.mark.slow
+def test_actions_are_those_of_the_agent_before_and_after_a_run_is_continued() -> None:
+    overrides = {**CARTPOLE, **SMALL, "algorithm.lr": 0.05, "algorithm.epoch_length": 5, "data.evaluators": {}}
+    RunContext(algorithm="a2c", overrides=overrides, run_dir="run", silent=True).train(1)
+    context = RunContext(run_dir="run", silent=True)
+    states = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).numpy()
+
+    def differences(act: Any) -> int:
+        observations = [{"observation": state} for state in states]
+        return sum(
+            int(act(observation)["action"] != context.compute_action(observation)["action"])
+            for observation in observations
+        )
+
+    before = context.agent.act
+    assert differences(before) == 0
+    context.train(2)
+    assert differences(before) > 0
+    assert differences(context.agent.act) == 0
+
+
+def test_arguments_of_a_rollout_replace_those_of_the_run() -> None:
+    limited = partial(TimeLimitWrapper, max_episode_steps=3)
+    context = RunContext(env="gym_env", wrappers=[limited], algorithm="a2c", overrides=CARTPOLE, silent=True)
+
+    def n_steps(**options: Any) -> int:
+        return context.rollout(policy="random", max_steps=5, **options)[0].summary.env_steps
+
+    assert n_steps() == 3
+    assert n_steps(wrappers=[]) == 5
+    assert n_steps(env=lambda: GymMazeEnv("MountainCar-v0"), wrappers=[partial(limited, max_episode_steps=4)]) == 4
 
 
 @pytest.mark.slow

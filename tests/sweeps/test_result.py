@@ -70,6 +70,40 @@ def test_the_table_has_every_trial_importances_and_the_best_command(tmp_path: Pa
         assert ("model.clip_range" in trial.assignment) == (trial.assignment["model"] == "algorithm/ppo")
 
 
+def importances(folder: Path, *directions: str) -> dict[str, float]:
+    """Importances in a sweep whose best trials have certain learning rates, and whose worst have certain gammas."""
+    folder.mkdir()
+    metrics = ["eval/return", "eval/kpi/cost"]
+    objectives = [
+        {"metric": metric, "direction": direction, "which": "last"}
+        for metric, direction in zip(metrics, directions, strict=False)
+    ]
+    search = {"model.lr": {"low": 0.0, "high": 1.0}, "model.gamma": {"low": 0.0, "high": 1.0}}
+    content = {"config": "ppo_cartpole", "search": search, "objective": objectives, "n_trials": 60}
+    (folder / SWEEP_FILE).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    plan = parse_sweep(content)
+    study = create_study(folder, plan)
+    study.sampler = optuna_module().samplers.RandomSampler(seed=0)
+    sign = 1.0 if directions[0] == "maximize" else -1.0
+    for number in range(plan.n_trials):
+        trial = study.ask()
+        values = suggested(plan.parameters, trial)
+        is_good = 0.4 < values["model.lr"] < 0.55
+        is_bad = values["model.gamma"] < 0.15
+        value = float(is_good) - float(is_bad) + 1e-3 * math.sin(number)
+        study.tell(trial, [sign * value, 0.0][: len(directions)])
+    return SweepResult(folder).importances
+
+
+def test_importances_are_those_of_good_trials_for_each_direction_and_number_of_objectives(tmp_path: Path) -> None:
+    single = importances(tmp_path / "single", "maximize")
+    assert max(single, key=lambda name: single[name]) == "model.lr" and single["model.lr"] > 0.6
+    for number, directions in enumerate(
+        [("minimize",), ("maximize", "maximize"), ("maximize", "minimize"), ("minimize", "maximize")]
+    ):
+        assert importances(tmp_path / str(number), *directions) == pytest.approx(single)
+
+
 def test_progress_counts_trials_and_estimates_the_time_left(tmp_path: Path) -> None:
     result = finished(tmp_path)
     progress = Progress(result.plan, result.study)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.summary import configured_value
 from maze_pl.sweeps.sweep_file import parse_changes, parse_sweep, read_content, with_changes
 
 SEARCH = {"model.lr": {"low": 0.1, "high": 0.2}, "model.gamma": [0.9, 0.99]}
@@ -59,6 +61,38 @@ def test_the_best_checkpoint_is_that_of_the_objective(
 ) -> None:
     plan = parse_sweep({**SMALL, "objective": objective, "options": options})
     assert plan.fit({"model.lr": 0.1}) == ["fit", "--config", "ppo_cartpole", *words, "--model.lr", "0.1"]
+
+
+@pytest.mark.parametrize(
+    ("best_checkpoint", "is_set"),
+    [
+        ({"monitor": "eval/kpi/cost", "mode": "min"}, True),
+        ({"mode": "min"}, True),
+        ({"monitor": "eval/kpi/cost"}, True),
+        ({"monitor": "eval/return", "mode": "max"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_the_default_objective_replaces_another_one_of_the_configuration(
+    tmp_path: Path, best_checkpoint: Any, is_set: bool
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"base": "ppo_cartpole", "best_checkpoint": best_checkpoint}), encoding="utf-8")
+    command = parse_sweep({**SMALL, "config": str(path)}).fit({"model.lr": 0.1})
+    words = ["--best_checkpoint.monitor", "eval/return", "--best_checkpoint.mode", "max"] if is_set else []
+    assert command == ["fit", "--config", str(path), *words, "--model.lr", "0.1"]
+    own = {"best_checkpoint.monitor": "eval/kpi/cost"}
+    assert "eval/return" not in parse_sweep({**SMALL, "config": str(path), "options": own}).fit({})
+    path.unlink()
+    assert parse_sweep({**SMALL, "config": str(path)}).fit({})[:3] == ["fit", "--config", str(path)]
+
+
+@pytest.mark.parametrize("config", ["ppo_multi_echelon_stock", "ppo_vehicle_routing", "ppo_cutting_2d"])
+def test_shipped_configurations_with_an_objective_are_compared_by_that_of_the_sweep(config: str) -> None:
+    command = parse_sweep({**SMALL, "config": config}).fit({"model.lr": 0.1})
+    configured = configured_value(command, "best_checkpoint")
+    assert (configured["monitor"], configured["mode"]) == ("eval/return", "max")
 
 
 def test_a_grid_has_as_many_trials_as_combinations_or_the_first_of_them() -> None:

@@ -60,3 +60,31 @@ def test_a_value_that_is_no_number_is_refused(tmp_path: Path) -> None:
     write(tmp_path, 1.0, "inf")
     with pytest.raises(ValueError, match="eval/return is inf"):
         final_values(tmp_path, [RETURN])
+
+
+def write_table(run: Path, text: str) -> None:
+    run.mkdir(exist_ok=True)
+    (run / "metrics.csv").write_text(text, encoding="utf-8")
+
+
+def test_an_evaluation_without_the_value_counts_as_one_and_is_not_replaced_by_an_earlier_one(tmp_path: Path) -> None:
+    cost = "eval_BaseEnvEvents/kpi/mean/cost"
+    columns = f"step,train_BaseEnvEvents/reward/mean,eval_BaseEnvEvents/reward/mean,eval_hard_BaseEnvEvents/r,{cost}"
+    rows = ["100,1,5,,7", "200,1,,3,", "300,1,6,,", "400,1,7,,9", "500,1,8,,"]
+    for n_rows in (4, 5):
+        write_table(tmp_path / "run", "\n".join([columns, *rows[:n_rows]]) + "\n")
+        last = Objective("eval/kpi/cost", "minimize", "last")
+        best = Objective("eval/kpi/cost", "minimize")
+        assert list(steps(tmp_path / "run", last)) == [(0, 7.0), (2, 9.0)]
+        assert list(steps(tmp_path / "run", best))[:3] == [(0, 7.0), (1, 7.0), (2, 7.0)]
+        assert final_values(tmp_path / "run", [best]) == [7.0]
+        if n_rows == 4:
+            assert final_values(tmp_path / "run", [last]) == [9.0]
+    with pytest.raises(ValueError, match="eval/kpi/cost is nan"):
+        final_values(tmp_path / "run", [last])
+
+
+def test_values_of_training_count_where_they_were_logged(tmp_path: Path) -> None:
+    write_table(tmp_path / "run", "step,train_A/loss,train_B/other,count\n100,4,1,\n200,3,1,6\n300,,1,\n")
+    for metric, value in {"train_A/loss": 3.0, "count": 6.0}.items():
+        assert final_values(tmp_path / "run", [Objective(metric, which="last")]) == [value]

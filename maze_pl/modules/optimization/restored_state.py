@@ -42,7 +42,7 @@ def require_fitting_state(
 ) -> None:
     """Refuse the state of optimisers of another kind, or of other parameters.
 
-    There may be more or fewer optimisers than in the checkpoint, such as that of SAC's entropy coefficient, which
+    There may be more or fewer optimisers than in the checkpoint, such as that of an entropy coefficient, which
     can be tuned from now on or no longer.
 
     Args:
