@@ -79,7 +79,7 @@ def play(
     """Play the same episodes with agents and policies, and compare their results.
 
     Args:
-        entries: Run directories, folders of several seeds, checkpoints, and policies (`random`,
+        entries: Run directories, folders of several seeds, checkpoints, bundles, and policies (`random`,
             `heuristic`, a group such as `policy/random_policy`, or a class path); written without an option:
             `maze-pl compare RUN_DIR random`.
         baseline: Entry or policy that the others are compared with; may be repeated. Without it, the first entry.
