@@ -1,5 +1,6 @@
 """Observations as arrays of the type and shape that a graph expects."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,28 @@ _LARGEST = np.finfo(np.float32).max  # networks compute in float32
 
 
 class Input:
-    """Converts an observation, and refuses values that training cannot have seen."""
+    """Converts an observation, and refuses values that training cannot have seen.
 
-    def __init__(self, name: str, space: dict[str, Any], is_mask: bool = False) -> None:
+    Args:
+        name: Its name.
+        space: Its space, as described in a manifest.
+        masked: Head -> number of options of each choice, for the heads that it masks.
+    """
+
+    def __init__(self, name: str, space: dict[str, Any], masked: dict[str, list[int]] | None = None) -> None:
         self.name = name
         self.dtype, self.shape, low, high = read_space(space)
         self._is_float = self.dtype.kind == "f"
-        self._bounds = (0, 1) if is_mask else None if space["type"] == "box" else (low, high)
+        self._bounds = (0, 1) if masked else None if space["type"] == "box" else (low, high)
+        # The mask of bits has one entry for the two options of each; all bits may be 0.
+        complete = [(head, sizes) for head, sizes in (masked or {}).items() if sum(sizes) == np.prod(self.shape)]
+        self._first_options = {head: np.cumsum([0, *sizes])[:-1] for head, sizes in complete}
 
-    def __call__(self, value: Any) -> tuple[Array, bool]:
-        """Return the array [B, *shape], and whether the value was a batch."""
+    def __call__(self, value: Any, needs_options: bool = True) -> tuple[Array, bool]:
+        """Return the array [B, *shape], and whether the value was a batch.
+
+        Masks may leave choices without an option if `needs_options` is False.
+        """
         is_array = type(value) is np.ndarray and value.dtype == self.dtype
         array: Array = value
         if not is_array:
@@ -36,7 +49,29 @@ class Input:
             if not ((array >= low) & (array <= high) & (array == np.floor(array))).all():
                 bounds = f"from {np.min(low)} to {np.max(high)}"
                 raise ValueError(f"observation {self.name!r} must be integers {bounds}")
+        if needs_options:
+            self._require_options(array, is_batch)
         return array, is_batch
+
+    def _require_options(self, mask: Array, is_batch: bool) -> None:
+        """Raise ValueError if a mask [B, *shape] allows no option of a choice."""
+        for head, first in self._first_options.items():
+            has_option = np.maximum.reduceat(mask.reshape(len(mask), -1), first, axis=1)  # [B, choices]
+            if np.count_nonzero(has_option) != has_option.size:
+                row, number = np.argwhere(has_option == 0)[0].tolist()
+                choice = f"choice {number} of {head!r}" if len(first) > 1 else repr(head)
+                place = f" in row {row}" if is_batch else ""
+                raise ValueError(f"observation {self.name!r} allows no option of {choice}{place}")
+
+
+def inputs_of(step: Mapping[str, Any]) -> list[Input]:
+    """Return the observations of a sub-step, as described in a manifest."""
+    masked: dict[str, dict[str, list[int]]] = {}
+    for head, name in step["masks"].items():
+        space = step["actions"].get(head, {})
+        sizes = np.ravel(space.get("nvec", space.get("n", []))).tolist()
+        masked.setdefault(name, {})[head] = step["heads"][head]["choices"] if head in step["heads"] else sizes
+    return [Input(name, space, masked.get(name)) for name, space in step["observations"].items()]
 
 
 def converted(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> Array:

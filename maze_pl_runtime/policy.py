@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .bundle_file import BundleError, read_bundle
-from .inputs import Array, Input, converted, read_space
+from .inputs import Array, converted, inputs_of, read_space
 
+_LOWEST = np.finfo(np.float32).min  # a graph's log-probability of an impossible option
 _NAMES = {"float32": "float", "float64": "double"}
 
 
@@ -74,6 +75,7 @@ class Policy:
         *,
         uniforms: Any = None,
         agent_id: Any = 0,
+        check_masks: bool = True,
     ) -> Decision:
         """Decide on an observation, or on a batch.
 
@@ -87,17 +89,19 @@ class Policy:
                 action; random if None.
             agent_id: Agent that acts, or that of each row; matters if agents have separate
                 networks.
+            check_masks: Refuse masks that allow no option of a choice. If False, all options of such
+                a choice are equally likely.
 
         Raises:
-            ValueError: The sub-step is unknown, an argument has a wrong name, shape or value, or the
-                result is not a number.
+            ValueError: The sub-step is unknown, an argument has a wrong name, shape or value, a mask
+                allows nothing, or the result is not a number.
         """
         if step_key is None and len(self._steps) == 1:
             (step_key,) = self._steps
         if step_key not in self._steps:
             known = list(self._steps)
             raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {known}")
-        return self._steps[step_key].decide(observation, state, deterministic, uniforms, agent_id)
+        return self._steps[step_key].decide(observation, state, deterministic, uniforms, agent_id, check_masks)
 
 
 class _Step:
@@ -114,15 +118,14 @@ class _Step:
             self._session = onnxruntime.InferenceSession(graph, options, providers=providers)
         except Exception as error:  # of classes of ONNX Runtime
             raise ValueError(f"its graph {step['graph']} cannot be loaded: {error}") from None
-        masks = step["masks"].values()
-        observations = step["observations"].items()
-        self._inputs = [Input(name, space, name in masks) for name, space in observations]
+        self._inputs = inputs_of(step)
         self._state: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
         for name, part in step["state"].items():
             self._state[name] = (np.dtype(part["dtype"]), tuple(part["shape"]))
         self._n_agents = step["separate_networks"]
         self._n_uniforms = step["n_uniforms"]
         self._heads = list(step["heads"])
+        self._is_discrete = {head: bool(part["choices"]) for head, part in step["heads"].items()}
         actions = step["actions"]
         self._is_integer = {head: space["type"] == "discrete" for head, space in actions.items()}
         parameters = [f"parameters/{head}" for head in self._heads]
@@ -155,16 +158,15 @@ class _Step:
                 fault = f"{name} is {found.get(name)}, expected {expected.get(name)}"
                 raise ValueError(f"its graph {step['graph']} does not fit its manifest: {fault}")
 
-    def decide(self, observation: Any, state: Any, deterministic: bool, uniforms: Any, agent_id: Any) -> Decision:
+    def decide(
+        self, observation: Any, state: Any, deterministic: bool, uniforms: Any, agent_id: Any, check_masks: bool
+    ) -> Decision:
         """Decide; arguments as for `Policy.decide`."""
-        known = {part.name for part in self._inputs}
-        if not isinstance(observation, Mapping) or not known <= observation.keys():
-            expected = f"expected a dict of the observations {sorted(known)}"
-            raise ValueError(f"{expected}, got {observation!r:.200}")
+        self._require_names(observation)
         feed: dict[str, Array] = {}
         shapes = set()
         for part in self._inputs:
-            array, is_batch = part(observation[part.name])
+            array, is_batch = part(observation[part.name], check_masks)
             feed[f"observation/{part.name}"] = array
             shapes.add((len(array),) if is_batch else ())
         if len(shapes) != 1:
@@ -202,7 +204,22 @@ class _Step:
             action[head] = int(value) if is_integer and not leading else value
         rest = values[len(action) :]
         state = dict(zip(self._state, rest[len(self._heads) :], strict=True))
-        return Decision(action, state, dict(zip(self._heads, rest, strict=False)))
+        parameters: dict[str, Array] = {}
+        for (head, is_discrete), value in zip(self._is_discrete.items(), rest, strict=False):
+            parameters[head] = np.where(value <= _LOWEST, np.float32(-np.inf), value) if is_discrete else value
+        return Decision(action, state, parameters)
+
+    def _require_names(self, observation: Any) -> None:
+        """Raise ValueError if observations are missing; further ones are ignored."""
+        known = {part.name for part in self._inputs}
+        expected = f"expected a dict of the observations {sorted(known)}"
+        if not isinstance(observation, Mapping):
+            raise ValueError(f"{expected}, got {type(observation).__name__}")
+        missing = sorted(known - observation.keys())
+        if missing:
+            further = sorted(str(name)[:80] for name in observation if name not in known)[:10]
+            got = f"; the names {further} are unknown" if further else ""
+            raise ValueError(f"observations {missing} are missing: {expected}{got}")
 
     def _add(self, feed: dict[str, Array], name: str, value: Any, dtype: Any, leading: Any, shape: Any) -> Array:
         """Add an input other than an observation, with batch dimension."""

@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.exact_numbers import first_changed
 from maze_pl.core.policy import Policy, PolicyBatch
 from maze_pl.core.spaces import environment_action, environment_actions
@@ -86,7 +87,8 @@ class ActsOnObservations(ABC):
         Args:
             observation: Name -> array [*shape], as returned by the wrapped environment, or
                 [B, *shape] for a batch.
-            step_key: Sub-step of the actor; optional if there is only one.
+            step_key: Sub-step of the actor; optional if there is only one. An environment's
+                `*env.actor_id()` gives it and the agent.
             agent_id: Id of the agent that acts; for a batch, one id for all rows or one per row.
             deterministic: Take the most likely action instead of sampling.
             temperature: Values above 1 flatten the distributions, values below 1 sharpen them.
@@ -104,14 +106,16 @@ class ActsOnObservations(ABC):
 
         Raises:
             ValueError: There are several sub-steps and none was named, an observation is missing,
-                has the wrong shape or a number that the type of its space cannot hold, the policy
-                state is missing or belongs to a batch of another size, or the policy has no
-                probabilities.
+                has the wrong shape or a number that the type of its space cannot hold, a mask allows
+                no option of a choice, the policy state is missing or belongs to a batch of another
+                size, or the policy has no probabilities.
         """
         policy = self.acting_policy()
         key = _step_key(policy.spec, step_key)
         step = policy.spec.steps[key]
         arrays, is_batch = _arrays(observation, step.observation_space, key)
+        if forbidden := forbidden_choice(step, arrays, is_batch):
+            raise ValueError(forbidden)
         size = len(next(iter(arrays.values())))
         agents = np.asarray(agent_id)
         if agents.shape not in ((), (size,)):

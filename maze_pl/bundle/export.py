@@ -18,8 +18,11 @@ from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.traced_policy import traced
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.core.version import __version__
+from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.wrappers import LogStatsWrapper
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.recorders import without_recorders
 from maze_pl.system.atomic_files import write_file
 from maze_pl_runtime import Policy
 
@@ -64,7 +67,7 @@ def export(
     path = best_or_last(run) if checkpoint == "best" else checkpoint_path(run, (checkpoint,))
     module = load(path, trust=trust)
     policy = module.policy
-    with closing(load_data(path, trust=trust).make_env()) as env:
+    with closing(_silent_env(path, trust)) as env:
         parts = traced(policy, env)
         manifest: dict[str, Any] = {
             "maze_pl": __version__,
@@ -80,6 +83,18 @@ def export(
     manifest["parity"] = asdict(parity)
     write_file(to, bundle_bytes(manifest, parts.members))
     return Policy.load(to).manifest
+
+
+def _silent_env(path: Path, trust: bool) -> LogStatsWrapper:
+    """Make the environment of the run with frozen statistics, without wrappers that record."""
+    data = load_data(path, trust=trust)
+    options = data.rollout_options
+    if options["env"] is None:
+        return data.make_env()  # says that there is no environment
+    wrappers = without_recorders(options["wrappers"])
+    env = make_wrapped(options["env"], wrappers, options["action_masks"])
+    load_shared_states(wrapper_stack(env), data.wrapper_statistics(), freeze=True)
+    return env
 
 
 def _origin(path: Path) -> dict[str, Any]:

@@ -6,9 +6,13 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from maze_pl.agents import TorchPolicy
+from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.wrapper_roles import WrapperRoles
 from maze_pl.core.actor_id import ActorID
+from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepResult
 from maze_pl.envs.wrapper import Wrapper
@@ -52,7 +56,7 @@ class _Tap(Wrapper):
 def recorded_decisions(
     env: Wrapper, policy: TorchPolicy, roles: WrapperRoles, n_episodes: int, n_acts: int, seed: int
 ) -> list[RecordedDecision]:
-    """Play episodes with the most likely actions.
+    """Play episodes with the most likely actions, up to masks that allow no option of a choice.
 
     Args:
         env: The environment, with all its wrappers and frozen statistics; it keeps the wrapper that records.
@@ -61,6 +65,9 @@ def recorded_decisions(
         n_episodes: Number of episodes.
         n_acts: Acts after which an episode is abandoned.
         seed: Determines the episodes.
+
+    Raises:
+        ExportError: The masks allow no option in the first act of all episodes.
     """
     tap = _Tap(roles.outside)
     roles.parent.env = tap
@@ -70,6 +77,10 @@ def recorded_decisions(
         state: dict[Any, Any] = {}
         for _ in range(n_acts):
             actor = env.actor_id()
+            step = policy.spec.steps[actor.step_key]
+            masks = {name: np.asarray(observation[name])[None] for name in step.masks.values()}
+            if forbidden_choice(step, masks):
+                break  # a bundle refuses it, too
             seen: Observation = tap.observation
             tap.actions.clear()
             action = policy.act_on(observation, actor.step_key, actor.agent_id, policy_state=state)
@@ -77,4 +88,6 @@ def recorded_decisions(
             decisions.append(RecordedDecision(episode, actor, dict(seen), dict(tap.actions[0])))
             if terminated or truncated:
                 break
+    if not decisions:
+        raise ExportError("no decision can be tested: in the first act of all episodes, masks allow no option")
     return decisions

@@ -30,7 +30,7 @@ class EpochTable(Callback):
         """Show the training statistics, in one table with the evaluation if there was one."""
         seconds = time.perf_counter() - self._began
         epoch = trainer.current_epoch + 1
-        title = f"epoch {epoch} | {env_steps(pl_module):,} env steps | {seconds:.1f} s"
+        title = f"epoch {epoch} | {steps_text(pl_module)} | {seconds:.1f} s"
         tables = dict(_statistics(pl_module))
         if not self._evaluated:
             tables = {name: table for name, table in tables.items() if name == "train"}
@@ -53,7 +53,7 @@ class EpochTable(Callback):
 
     def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the table of a test, which is also an evaluation."""
-        title = f"evaluation | {env_steps(pl_module):,} env steps of training"
+        title = f"evaluation | {steps_text(pl_module)} of training"
         say(trainer, render(title, 1, _statistics(pl_module)))
 
 
@@ -88,3 +88,18 @@ def _log(trainer: pl.Trainer, module: pl.LightningModule, of_training: bool) -> 
 def env_steps(module: pl.LightningModule) -> int:
     """Return the env steps so far; 0 for a module that does not count them."""
     return module.env_steps if isinstance(module, AlgorithmModule) else 0
+
+
+def step_unit(module: pl.LightningModule) -> str:
+    """Return the unit of `env_steps`, such as acts for algorithms that clone demonstrations."""
+    return module.step_unit if isinstance(module, AlgorithmModule) else AlgorithmModule.step_unit
+
+
+def steps_text(module: pl.LightningModule, steps: int | None = None) -> str:
+    """Return a number of steps with its unit, such as `1,000 env steps`.
+
+    Args:
+        module: The module that counts them.
+        steps: The number; None means the steps so far.
+    """
+    return f"{env_steps(module) if steps is None else steps:,} {step_unit(module)}"

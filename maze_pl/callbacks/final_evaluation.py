@@ -12,7 +12,7 @@ from pytorch_lightning import callbacks
 from torch import Tensor
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
-from maze_pl.callbacks.epoch_table import say
+from maze_pl.callbacks.epoch_table import say, steps_text
 from maze_pl.collect.state_tensors import from_tensors
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry, wrapper_statistics
@@ -25,7 +25,7 @@ from maze_pl.modules.run_statistics import episode_means
 from maze_pl.runs.checkpoint import read_checkpoint
 from maze_pl.runs.seed_results import FINAL_FILE
 from maze_pl.system.atomic_files import write_file
-from maze_pl.system.ranks import gather_objects
+from maze_pl.system.ranks import from_first_rank, gather_objects
 
 _Episodes = list[EpisodeSummary]
 
@@ -54,7 +54,7 @@ class FinalEvaluation(callbacks.Callback):
         found = None
         if trainer.is_global_zero and data.evaluators and file is not None and file.is_file():
             found = _best(read_checkpoint(file), type(data).__qualname__)
-        found = trainer.strategy.broadcast(found)  # some ranks may have no access to the file
+        found = from_first_rank(found)  # some ranks may have no access to the file
         if found is None:
             return
         best, wrapper_statistics, steps = found
@@ -69,8 +69,9 @@ class FinalEvaluation(callbacks.Callback):
                 best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics))
             finally:
                 networks.load_state_dict(last)
-            say(trainer, f"best: {name} {_means(best_episodes)} after {steps:,} env steps (best.ckpt)")
-            say(trainer, f"last: {name} {_means(last_episodes)} after {pl_module.env_steps:,} env steps")
+            after = f"after {steps_text(pl_module, steps)} (best.ckpt)"
+            say(trainer, f"best: {name} {_means(best_episodes)} {after}")
+            say(trainer, f"last: {name} {_means(last_episodes)} after {steps_text(pl_module)}")
             results[name] = {"best": best_episodes, "last": last_episodes}
         if trainer.is_global_zero and results:
             self._keep(trainer, results, {"best": steps, "last": pl_module.env_steps})

@@ -6,7 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import TQDMProgressBar
 
-from maze_pl.callbacks.epoch_table import env_steps
+from maze_pl.callbacks.epoch_table import env_steps, step_unit
 
 
 class RolloutProgressBar(TQDMProgressBar):
@@ -25,8 +25,9 @@ class RolloutProgressBar(TQDMProgressBar):
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
         elapsed, steps = time.perf_counter() - self._began_at, env_steps(pl_module)
-        metrics["env steps"] = f"{steps:,}"
-        metrics["env steps/s"] = f"{(steps - self._began_with) / max(elapsed, 1e-9):,.0f}"
+        unit = step_unit(pl_module)
+        metrics[unit] = f"{steps:,}"
+        metrics[f"{unit}/s"] = f"{(steps - self._began_with) / max(elapsed, 1e-9):,.0f}"
         if "eval/return" in trainer.callback_metrics:
             metrics["return"] = f"{float(trainer.callback_metrics['eval/return']):.1f}"
         return metrics

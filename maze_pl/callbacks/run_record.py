@@ -13,7 +13,7 @@ import yaml
 from pytorch_lightning.callbacks import Callback
 
 from maze_pl.callbacks.console_log import ConsoleLog, CopiedStream
-from maze_pl.callbacks.epoch_table import env_steps, say
+from maze_pl.callbacks.epoch_table import env_steps, say, step_unit
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.trust import SOURCE_FOLDERS, source_folders
 from maze_pl.core.checkpoint import RunConfiguration, add_to_checkpoint
@@ -98,14 +98,14 @@ class RunRecord(Callback):
         self._keep_configuration(trainer)
 
     def _described(self, trainer: pl.Trainer) -> Provenance:
-        """Return the provenance of this command, with the devices that it uses."""
+        """Return the provenance of this command, with the devices and the unit of steps that it uses."""
         if self._provenance is None:
             seed = self._parsed.get("seed_everything")
             self._provenance = collect_provenance(self.command, seed, self.config, self.summary)
         device = trainer.strategy.root_device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         machine = {**self._provenance.get("machine", {}), "devices": f"{trainer.world_size} x {name}"}
-        return {**self._provenance, "machine": machine}
+        return {**self._provenance, "machine": machine, "step_unit": step_unit(trainer.lightning_module)}
 
     def _keep_configuration(self, trainer: pl.Trainer) -> None:
         """Write the configuration of this run, once."""

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.early_stopping import EarlyStopping
-from maze_pl.callbacks.epoch_table import env_steps, say
+from maze_pl.callbacks.epoch_table import env_steps, say, step_unit, steps_text
 from maze_pl.callbacks.last_checkpoint import LastCheckpoint
 from maze_pl.callbacks.stop_at_return import StopAtReturn
 from maze_pl.config.assembling import TRUST_OPTION
@@ -50,8 +50,8 @@ class RunSummary(callbacks.Callback):
             if more is not None:
                 commands.append(f"maze-pl fit --resume {run_dir}{more}{self._option}")
         commands += [dashboard.view_command for dashboard in dashboards(trainer)]
-        total = f"{steps:,} env steps" + (f", {new:,} of them" if self._began_with else "")
-        rate = f"{new / max(seconds, 1e-9):,.0f} env steps/s"
+        total = steps_text(pl_module, steps) + (f", {new:,} of them" if self._began_with else "")
+        rate = f"{new / max(seconds, 1e-9):,.0f} {step_unit(pl_module)}/s"
         duration = f"{total} in {timedelta(seconds=round(seconds))} ({rate})"
         say(trainer, f"ended: {reason}\n{duration}\nrun directory: {self.run_dir}\nnext:")
         say(trainer, "\n".join(f"  {command}" for command in commands if command))

@@ -12,7 +12,7 @@ from pytorch_lightning import callbacks
 from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnector
 from torch import distributed
 
-from maze_pl.callbacks.epoch_table import env_steps
+from maze_pl.callbacks.epoch_table import steps_text
 from maze_pl.callbacks.last_checkpoint import LastCheckpoint, is_evaluated_now, is_within_epoch, keep_last
 from maze_pl.config.assembling import TRUST_OPTION
 from maze_pl.system.signals import StoppedBySignal, StopSignals
@@ -138,9 +138,8 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         keep_last(trainer)
         self._signals.received = number
         if trainer.is_global_zero:
-            steps = f"{env_steps(pl_module):,} env steps"
             name = signal.Signals(number).name
-            sys.stderr.write(f"maze-pl: stopped by {name} after {steps}{self._hint}\n")
+            sys.stderr.write(f"maze-pl: stopped by {name} after {steps_text(pl_module)}{self._hint}\n")
         # Lightning kills all ranks if one that it launched exits with a status other than 0.
         strategy: Any = trainer.strategy
         is_launched = False

@@ -1,11 +1,12 @@
 """`maze-pl check`: checks the environment and wrappers that a configuration describes."""
 
 import sys
+from argparse import Action
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 
 from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import with_factories
@@ -14,10 +15,19 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import check_count
 from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
-from maze_pl.envs.checker.arrays import make_comparable, plays_in_arrays
-from maze_pl.envs.checker.examination import ArrayForm
+from maze_pl.envs.checker.arrays import make_comparable
+from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
+
+DESCRIPTION: Final = "Find faults of an environment."
+
+
+class _HelpFormatter(DefaultHelpFormatter):
+    """Help that says when options are required: a run directory or a configuration gives them, too."""
+
+    def _get_help_string(self, action: Action) -> str:
+        return super()._get_help_string(action).replace("(required,", "(required without RUN_DIR or --config,")
 
 
 def check(
@@ -91,11 +101,17 @@ def run(arguments: Prepared, *_: Any) -> int:
     Raises:
         ConfigurationError: The options do not describe an environment.
     """
-    return check(**parsed(check, "check", arguments)[0])
+    return check(**parsed(check, "check", arguments, description=DESCRIPTION)[0])
 
 
 def parsed(
-    function: Callable[..., Any], name: str, arguments: Prepared, skip: Collection[str] = ()
+    function: Callable[..., Any],
+    name: str,
+    arguments: Prepared,
+    skip: Collection[str] = (),
+    *,
+    description: str,
+    subject: str = "RUN_DIR",
 ) -> tuple[dict[str, Any], str]:
     """Parse the options of a command; return them as arguments of a function, and as YAML.
 
@@ -105,13 +121,22 @@ def parsed(
         arguments: The command and its options, without names, and the classes that they may
             instantiate.
         skip: Parameters that are not options.
+        description: Description of the command in a line.
+        subject: What the command takes before its options, as its help shows it.
 
     Raises:
         ConfigurationError: An option does not exist, or its value has the wrong type.
     """
-    parser = ArgumentParser(prog=f"maze-pl {name}", exit_on_error=False, allow_abbrev=False)
-    description = "File with options, or a training configuration (uses `data.env`)."
-    parser.add_argument("--config", action="config", help=description)
+    parser = ArgumentParser(
+        prog=f"maze-pl {name}",
+        usage=f"maze-pl {name} [{subject}] [options]",
+        description=description,
+        formatter_class=_HelpFormatter,
+        exit_on_error=False,
+        allow_abbrev=False,
+    )
+    config_help = "File with options, or a training configuration (uses `data.env`)."
+    parser.add_argument("--config", action="config", help=config_help)
     parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
     try:
         config = parser.parse_args(arguments[1:])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from maze_pl.config.assembling import TRUST_OPTION
 from maze_pl.config.search_path import ConfigurationError, suggestion
 
 
@@ -36,6 +37,9 @@ class OptionParser(argparse.ArgumentParser):
         """Raise the message as an error of the user's request."""
         known = [option for action in self._actions for option in action.option_strings]
         unknown = message.removeprefix("unrecognized arguments: ").split()
+        if TRUST_OPTION in unknown and message.startswith("unrecognized"):
+            fault = f"{self.prog} runs no code of a run and needs no {TRUST_OPTION}"
+            raise ConfigurationError(f"{fault}: omit it")
         near = suggestion(unknown[0], known) if unknown and message.startswith("unrecognized") else ""
         raise ConfigurationError(f"{message}{near}; `{self.prog} --help` lists the options")
 

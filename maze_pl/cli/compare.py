@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from maze_pl.envs.building import Env
 from maze_pl.runs.tables import interval_text
 from maze_pl.system.signals import StopSignals
 
+_DESCRIPTION: Final = "Play the same episodes with several agents, and compare them."
 _FLAGS: Final = ("--deterministic", "--lower_is_better")
 _RENAMED: Final = {"--lower-is-better": "--lower_is_better", "--must-beat": "--must_beat"}
 _WITHOUT_VALUE: Final = (TRUST_OPTION, "--help", "-h", "--print_config")
@@ -136,6 +138,7 @@ def play(
         make_engine=None if runner is None else lambda: copy.deepcopy(runner),
         progress=True,
         command=command,
+        receive=partial(_print_table, to=to if views else None),
     )
 
 
@@ -161,17 +164,32 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
         raise ConfigurationError(f"--must-beat {must_beat} needs an entry that is not a baseline: name a run directory")
     if any("." in name and not os.path.exists(name) for name in (*line.entries, *line.baselines)):
         extend_import_path([str(Path.cwd())])  # for class paths that the user names
-    options = parsed(play, "compare", prepare(_words(line), ["compare", *arguments[1:]]), {"command"})[0]
+    prepared = prepare(_words(line), ["compare", *arguments[1:]])
+    described = {"description": _DESCRIPTION, "subject": "RUN_DIR|POLICY ..."}
+    options = parsed(play, "compare", prepared, {"command"}, **described)[0]
     names = options_of(line.options)
     for name in _ENVIRONMENT:
         is_given = any(option.startswith((f"--{name}", f"--data.{name}", *CONFIG_OPTIONS)) for option in names)
         if not is_given:
             options[name] = None
     comparison = play(**options, command=shlex.join(["maze-pl", *command]))
-    sys.stdout.write(f"\n{console_text(comparison)}\n")
     if options["to"] is not None:
         sys.stdout.write(f"\nfiles: {options['to']}\npage: {Path(options['to'], PAGE_FILE)}\n")
     return 0 if must_beat is None else _judge(comparison, must_beat)
+
+
+def _print_table(comparison: Comparison, to: str | None) -> None:
+    """Print the tables, and that views follow.
+
+    Args:
+        comparison: The table.
+        to: Folder in which views of episodes are written after that; None for no views.
+    """
+    sys.stdout.write(f"\n{console_text(comparison)}\n")
+    if to is not None:
+        episodes = f"the episodes of {to} (--views false leaves them out)"
+        sys.stdout.write(f"\nplaying and drawing {episodes}\n")
+    sys.stdout.flush()
 
 
 def _judge(comparison: Comparison, name: str) -> int:

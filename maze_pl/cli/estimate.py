@@ -55,7 +55,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
 
 
 def _parser() -> OptionParser:
-    parser = OptionParser("estimate", "Estimate from recorded episodes how good an agent is, without playing it.")
+    parser = OptionParser("estimate", "Estimate an agent from recorded episodes, without playing it.")
     parser.add_argument("agent", metavar="RUN_DIR", help="run directory or checkpoint of the agent")
     episodes = "file or folder with recorded episodes; may be repeated"
     parser.add_argument("--episodes", type=Path, action="append", required=True, metavar="PATH", help=episodes)

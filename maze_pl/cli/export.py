@@ -21,7 +21,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
     Raises:
         ConfigurationError: The policy cannot be exported, or the file cannot be written.
     """
-    parser = OptionParser("export", "Write the policy of a run and its wrappers to one file, and test it.")
+    parser = OptionParser("export", "Write a trained policy and its wrappers to one file, and test it.")
     parser.add_paths("run", "run directory, or a checkpoint")
     parser.add_argument("--to", type=Path, metavar="FILE", required=True, help="the file")
     which = "checkpoint of the run: best (the default), last, or a file"

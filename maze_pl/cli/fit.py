@@ -14,7 +14,6 @@ import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _SubprocessScriptLauncher
 from torch.multiprocessing.spawn import ProcessExitedException
@@ -22,7 +21,8 @@ from torch.multiprocessing.spawn import ProcessExitedException
 from maze_pl import callbacks
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.callbacks.monitors import check_monitors
-from maze_pl.cli.fit_options import DEFAULT_CALLBACKS, TRAINER_DEFAULTS, UNSAVED_OPTIONS, add_run_options
+from maze_pl.cli.fit_options import DEFAULT_CALLBACKS, DESCRIPTIONS, TRAINER_DEFAULTS, UNSAVED_OPTIONS, add_run_options
+from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.cli.run_parser import RunParser
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
@@ -135,6 +135,7 @@ class MazeCLI(LightningCLI):
             "allow_abbrev": False,
             "exit_on_error": False,
             "logger": parsing_logger(arguments),
+            self._name: {"description": DESCRIPTIONS[self._name]},
         }
         super().__init__(
             args=list(arguments),
@@ -189,9 +190,7 @@ class MazeCLI(LightningCLI):
         requested = options.clone()  # the assembled configuration
         for name in UNSAVED_OPTIONS:
             requested[name] = None
-        parser = self._parser(self.subcommand)
-        plain = with_plain_values(requested)
-        self.config_text = str(parser.dump(plain, skip_unset=False, skip_validation=True))
+        self.config_text = self._text_of(requested)
         if options.seeds is not None:
             remedy = "give it on the command line of `maze-pl fit`"
             raise ConfigurationError(f"seeds={options.seeds} cannot be set in a configuration: {remedy}")
@@ -219,6 +218,11 @@ class MazeCLI(LightningCLI):
         if options.resume is not None and options.ckpt_path is None:
             options.ckpt_path = last_checkpoint(options.resume, options.last_checkpoint.dirpath)
         self.run_dir = run_directory(options.resume, options.run_dir, options.experiment, self._undo)
+        source = options.resume or (None if names_configuration(self._command) else options.warm_start)
+        if source is not None:
+            move_log_folders((options, requested), source, self.run_dir)
+            self.config_text = self._text_of(requested)
+        separate_log_folders(options, self.run_dir)
         if trainer.default_root_dir is None:
             trainer.default_root_dir = self.run_dir
         if is_first_rank():
@@ -227,6 +231,11 @@ class MazeCLI(LightningCLI):
             record = (self._command, seed, self.config_text, self._summary)
             self._provenance = collect_provenance(*record, self._probe)
             share_provenance(self._provenance)
+
+    def _text_of(self, configuration: Namespace) -> str:
+        """Return a configuration as YAML."""
+        plain = with_plain_values(configuration)
+        return str(self._parser(self.subcommand).dump(plain, skip_unset=False, skip_validation=True))
 
     def instantiate_classes(self) -> None:
         """Make data, module and trainer.
@@ -265,7 +274,8 @@ class MazeCLI(LightningCLI):
             configured = [one for one in configured if not isinstance(one, checkpoints)]
             config["enable_checkpointing"] = None  # to Lightning, StopOnSignal writes checkpoints
         config["callbacks"] = [*configured, *added]
-        config["logger"] = self._loggers(config["logger"])
+        if config["logger"] is not False:
+            config["logger"] = run_loggers(config["logger"], self.run_dir, has_wandb=self._options.wandb)
         trainer = pl.Trainer(**config)
         strategy: Any = trainer.strategy
         if isinstance(strategy.launcher, _SubprocessScriptLauncher):
@@ -301,18 +311,6 @@ class MazeCLI(LightningCLI):
     def _foreign_names(self) -> list[str]:
         """Return the names in the configuration for which later commands need `--trust`."""
         return foreign_names(yaml.safe_load(self.config_text))
-
-    def _loggers(self, configured: Any) -> list[Logger] | bool:
-        """Return the loggers of a run: the configured ones or TensorBoard, and `metrics.csv`."""
-        if configured is False or self.run_dir is None:
-            return False
-        is_default = configured is None or configured is True
-        loggers = [callbacks.TensorBoardLog(self.run_dir)] if is_default else _as_list(configured)
-        if self._options.wandb:
-            loggers.append(callbacks.WandbLog(self.run_dir))
-        if not any(isinstance(logger, callbacks.MetricsFile) for logger in loggers):
-            loggers.append(callbacks.MetricsFile(self.run_dir))
-        return loggers
 
     # ------------------------------------------------------------------------------------------------- running
 
@@ -382,7 +380,7 @@ class MazeCLI(LightningCLI):
 
 
 def _as_list(configured: Any) -> list[Any]:
-    """Return a list of callbacks or loggers, from None, one or several."""
+    """Return a list of callbacks, from None, one or several."""
     if configured is None:
         return []
     return list(configured) if isinstance(configured, list | tuple) else [configured]

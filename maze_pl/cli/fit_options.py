@@ -21,6 +21,12 @@ TRAINER_DEFAULTS = {
     "enable_model_summary": False,
 }
 """Options of the trainer that have other defaults than Lightning's."""
+DESCRIPTIONS = {
+    "fit": "Train an agent.",
+    "validate": "Evaluate a trained agent: maze-pl validate RUN_DIR.",
+    "test": "Evaluate a trained agent: the same as validate.",
+}
+"""Description of each command."""
 _TEXT_OPTIONS = {
     "experiment": "Folder under outputs/ for this run.",
     "run_dir": "The run directory.",

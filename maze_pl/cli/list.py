@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maze_pl.cli.command_options import OptionParser
-from maze_pl.config.search_path import ConfigurationError, known_names, resolve, suggestion
+from maze_pl.config.search_path import ConfigurationError, known_names, resolve, shipped_folder, suggestion
 
 _NEEDED = {"box2d": "Box2D", "mujoco": "mujoco", "phys2d": "jax", "tabular": "jax"}
 _COLUMNS = 120
@@ -86,15 +86,37 @@ def run(arguments: Sequence[str], *_: Any) -> int:
     tables = []
     for topic in topics or TOPICS:
         usage, make_rows = TOPICS[topic]
-        rows = make_rows()
-        width = max((len(name) for name, _ in rows), default=0)
-        lines = [f"  {name:{width}}  {text}".rstrip() for name, text in rows]
-        for index, line in enumerate(lines):
-            if len(line) > _COLUMNS:
-                lines[index] = f"{line[: _COLUMNS - 3]}..."
-        tables.append("\n".join([f"{topic} ({usage})", *lines]))
+        tables.append("\n".join([f"{topic} ({usage})", *_lines(make_rows())]))
     sys.stdout.write("\n\n".join(tables) + "\n")
     return 0
+
+
+def _lines(rows: list[Row]) -> list[str]:
+    """Return the lines of a table; files of the current project come first, under a heading."""
+    own_names = _own_names()
+    own = [row for row in rows if row[0] in own_names]
+    width = max((len(name) for name, _ in rows), default=0)
+    if not own:
+        return [_line("  ", row, width) for row in rows]
+    shipped = [row for row in rows if row not in own]
+    parts = [("of this project", own), ("of maze_pl and its libraries", shipped)]
+    lines: list[str] = []
+    for heading, part in parts:
+        lines.append(f"  {heading}:")
+        lines += [_line("    ", row, width) for row in part]
+    return lines
+
+
+def _own_names() -> set[str]:
+    """Return the names of configurations that do not come with maze_pl."""
+    shipped = shipped_folder().resolve()
+    return {name for name in known_names() if not resolve(name).is_relative_to(shipped)}
+
+
+def _line(indent: str, row: Row, width: int) -> str:
+    """Return a line that is not too long."""
+    line = f"{indent}{row[0]:{width}}  {row[1]}".rstrip()
+    return line if len(line) <= _COLUMNS else f"{line[: _COLUMNS - 3]}..."
 
 
 def _described(name: str) -> str:

@@ -30,8 +30,9 @@ def run(arguments: Sequence[str], *_: Any) -> int:
         ConfigurationError: The directory is not empty or not writable, or its name is unsuitable
             for a package.
     """
-    parser = OptionParser("new", "Create a project with an environment, configurations, an experiment and tests.")
+    parser = OptionParser("new", "Create a project with an environment, a config, an experiment and a test.")
     parser.add_paths("dir", "folder of the project, which does not exist or is empty", nargs="*")
+    parser.usage = "maze-pl new [-h] DIR"
     directories = parser.parse(arguments[1:]).dir
     if len(directories) != 1:
         raise ConfigurationError("expected one argument, the folder of the project: maze-pl new DIR")

@@ -20,9 +20,9 @@ from maze_pl.system.signals import StopSignals
 
 _HELP: Final = """usage: maze-pl rllib --config NAME|FILE [options]
 
-Train with an algorithm of RLlib (PPO, APPO or DQN) on an environment and networks of maze_pl. The result is an ordinary
-run directory. The options are those of `maze-pl fit`, see `maze-pl fit --help`; options of RLlib's algorithm have its
-names, below model.config.
+Train with RLlib's PPO, APPO or DQN on an environment and networks of maze_pl. The result is an ordinary run directory.
+The options are those of `maze-pl fit`, see `maze-pl fit --help`; options of RLlib's algorithm have its names, below
+model.config.
 
   maze-pl rllib --config rllib_ppo_cartpole
   maze-pl rllib --config rllib_ppo_cartpole --model.config.lr 3e-4 --model.config.num_env_runners 2

@@ -28,10 +28,12 @@ from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provena
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.runs.run_directory import new_directory, run_directory
+from maze_pl.runs.tables import merged_names
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.git_state import GitProbe
 from maze_pl.system.signals import StoppedBySignal, StopSignals
 
+_DESCRIPTION: Final = "Play episodes with a policy, and save them with their statistics."
 _PARALLEL: Final = lazy_instance(ProcessEngine)  # options may configure it
 _NO_OPTIONS: Final = {
     *("texts", "signals", "wrapper_statistics", "record", "first_episode"),
@@ -170,7 +172,7 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
     """
     probe = GitProbe()
     try:
-        options, text = parsed(play, "rollout", arguments, _NO_OPTIONS)
+        options, text = parsed(play, "rollout", arguments, _NO_OPTIONS, description=_DESCRIPTION)
         words = ["maze-pl", *command]
         provenance = collect_provenance(words, options.get("seed"), text, probe=probe)
     finally:
@@ -189,9 +191,7 @@ def _report(folder: Path, played: list[Trajectory], epoch: EpochStatistics, seco
     """Write the tables of episodes and statistics, and print the statistics."""
     steps = epoch.total_step_count
     statistics = epoch.compute()
-    kpis: dict[str, None] = {}  # names in the order in which they occur; an episode may lack some
-    for trajectory in played:
-        kpis.update(dict.fromkeys(trajectory.summary.kpis))
+    kpis = merged_names(trajectory.summary.kpis for trajectory in played)  # in which some may be missing
     rows: list[Sequence[Any]] = []
     for trajectory in played:
         summary = trajectory.summary

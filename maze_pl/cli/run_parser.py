@@ -25,3 +25,16 @@ class RunParser(LightningArgumentParser):
             Names of the arguments.
         """
         return super().add_function_arguments(function, *args, **kwargs)
+
+    def add_method_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add the arguments of a method without the heading that its docstring would be.
+
+        Args:
+            args: Arguments of `ArgumentParser.add_method_arguments`.
+            kwargs: Further arguments of `ArgumentParser.add_method_arguments`.
+
+        Returns:
+            Names of the arguments.
+        """
+        names: list[str] = super().add_method_arguments(*args, **{**kwargs, "as_group": False})
+        return names

@@ -7,12 +7,13 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from maze_pl.cli.shared_folders import shared_folder
 from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION, Prepared, foreign_options, prepare
 from maze_pl.config.digest import configuration_digest
 from maze_pl.config.pieces import RUN_CONFIG
@@ -31,8 +32,6 @@ _SEED_OPTION: Final = "--seed_everything"
 _EXPERIMENT: Final = "--experiment"
 _DISPLAYED: Final = ("--print_config", "--print_model", "--help", "-h")
 _LARGEST_SEED: Final = 2**32 - 1  # of Lightning
-_WRITERS: Final = ("best_checkpoint", "last_checkpoint", "trainer")
-_FOLDERS: Final = ("dirpath", "default_root_dir")  # options of these, of callbacks in `trainer`, too
 
 
 def is_for_seeds(arguments: Sequence[str]) -> bool:
@@ -173,7 +172,7 @@ def _seeds(text: str, options: Sequence[str]) -> list[int]:
     return seeds
 
 
-def _refuse_shared_folders(commands: dict[int, list[str]]) -> None:
+def _refuse_shared_folders(commands: Mapping[int, Sequence[str]]) -> None:
     """Refuse options or configurations by which several seeds would write the same checkpoints.
 
     Args:
@@ -182,30 +181,11 @@ def _refuse_shared_folders(commands: dict[int, list[str]]) -> None:
     Raises:
         ConfigurationError: A folder of checkpoints is the same for two seeds.
     """
-    owners: dict[tuple[str, str], int] = {}
-    for seed, command in commands.items():
-        for name in _WRITERS:
-            for option, value in _folders(configured_value(command, name), name):
-                owner = owners.setdefault((option, value), seed)
-                if owner != seed:
-                    conflict = f"the seeds {owner} and {seed} would write the same files"
-                    remedy = "omit it, so that each seed writes to its run directory"
-                    raise ConfigurationError(f"{option}={value}, where {conflict}: {remedy}")
-        if not owners:
-            return
-
-
-def _folders(node: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (option, value) of the folders for checkpoints below an option."""
-    if isinstance(node, list):
-        for entry in node:
-            yield from _folders(entry, name)
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            if key in _FOLDERS and value is not None:
-                yield f"{name}.{key}", str(value)
-            else:
-                yield from _folders(value, name if key == "init_args" else f"{name}.{key}")
+    shared = shared_folder(commands)
+    if shared is not None:
+        conflict = f"the seeds {shared.first} and {shared.second} would write the same files"
+        remedy = "omit it, so that each seed writes to its run directory"
+        raise ConfigurationError(f"{shared.option}={shared.value}, where {conflict}: {remedy}")
 
 
 def _count(text: str) -> int:
@@ -307,7 +287,8 @@ def _fault(plan: SeedPlan, started: Collection[int], seed: int) -> str | None:
             reason = f"a configuration in `{named}` has changed since the first seed used it"
             if is_same:
                 continue
-        remedy = "restore it, and continue in the folder where the seeds were started"
+        shipped = "one that maze_pl contains by installing its earlier version"
+        remedy = f"restore it ({shipped}), and continue in the folder where the seeds were started"
         return f"{reason}: {remedy}"
     return None
 

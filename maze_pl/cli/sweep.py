@@ -10,19 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from maze_pl.cli.shared_folders import shared_folder
 from maze_pl.config.assembling import TRUST_OPTION, foreign_options
 from maze_pl.config.search_path import ConfigurationError, dump
-from maze_pl.config.summary import configured_value
 from maze_pl.config.trust import refusal
 from maze_pl.runs.run_directory import claimed, run_directory
 from maze_pl.runs.run_output import say
 from maze_pl.runs.run_processes import StartProcess
+from maze_pl.sweeps.configurations import changed_configuration
 from maze_pl.sweeps.dashboard_view import write_hparams_view
 from maze_pl.sweeps.methods import optuna_module, require_valid_options
 from maze_pl.sweeps.pictures import PICTURES, write_pictures
 from maze_pl.sweeps.result import SweepResult, read_plan
 from maze_pl.sweeps.search_space import samples
-from maze_pl.sweeps.storage import JOURNAL_FILE, create_study, open_study
+from maze_pl.sweeps.storage import CONFIGURATIONS, JOURNAL_FILE, create_study, open_study
 from maze_pl.sweeps.sweep_file import (
     CHANGEABLE,
     SWEEP_FILE,
@@ -33,6 +34,7 @@ from maze_pl.sweeps.sweep_file import (
     with_changes,
 )
 from maze_pl.sweeps.sweep_runs import SweepRuns
+from maze_pl.sweeps.trial_results import trial_directory
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, write_file
 from maze_pl.system.signals import StoppedBySignal, StopSignals
 
@@ -40,7 +42,7 @@ _HELP: Final = """usage: maze-pl sweep SWEEP.yaml [options]
        maze-pl sweep --resume DIR [options]
        maze-pl sweep --show DIR
 
-Train with different options, chosen by a grid or by Optuna. SWEEP.yaml is a path or a name, such as
+Train with different options, by a grid or by Optuna. SWEEP.yaml is a path or a name, such as
 experiment/hyperparameter_search; docs/sweeps.md describes it.
 
 options:
@@ -200,6 +202,10 @@ def _resume(folder: Path, changes: Mapping[str, Any], signals: StopSignals, is_t
     _check_options(plan)
     with claimed(folder), _run_dir_variable():
         study = open_study(folder, plan)
+        if len(study.get_trials(deepcopy=False)) < plan.n_trials:
+            fault = changed_configuration(plan, study.user_attrs.get(CONFIGURATIONS))
+            if fault is not None:
+                raise ConfigurationError(fault)
         if plan.text != before.text:
             write_file(folder / SWEEP_FILE, plan.text.encode())
         return _run(plan, study, folder, signals, is_trusted)
@@ -219,14 +225,20 @@ def _require_trust(plan: SweepPlan, folder: Path, is_runner_given: bool) -> None
     remedy = f"if you trust the origin of this folder, use {TRUST_OPTION}"
     if plan.sampler.name == "cmaes":
         raise ConfigurationError(f"the storage of the sampler cmaes contains pickles, which may execute code; {remedy}")
+    foreign = _foreign_names(plan, folder, is_runner_given=is_runner_given)
+    if foreign:
+        raise ConfigurationError(f"{refusal(folder / SWEEP_FILE, foreign)}; {remedy}")
+
+
+def _foreign_names(plan: SweepPlan, folder: Path, *, is_runner_given: bool) -> dict[str, None]:
+    """Return what the files of a sweep name for which it needs `--trust`; see `_require_trust`."""
     foreign: dict[str, None] = {}
     address = plan.runner.options.get("address", "auto")
     if address != "auto" and not is_runner_given:
         foreign[f"address: {address}"] = None  # of a Ray cluster, which exchanges pickles
     for assignment in samples(plan.parameters):
         foreign.update(dict.fromkeys(foreign_options(plan.command(assignment, folder))))
-    if foreign:
-        raise ConfigurationError(f"{refusal(folder / SWEEP_FILE, foreign)}; {remedy}")
+    return foreign
 
 
 def _check_options(plan: SweepPlan) -> None:
@@ -236,29 +248,29 @@ def _check_options(plan: SweepPlan) -> None:
     single = replace(plan, n_seeds=1)  # `--seeds` is not an option of a run
     for assignment in samples(plan.parameters):
         try:
-            command = single.command(assignment, Path("run"))
-            _require_separate_checkpoints(command)
-            check_options([command])
+            _require_separate_checkpoints(single, assignment)
+            check_options([single.command(assignment, Path("run"))])
         except ConfigurationError as error:
             values = ", ".join(f"{option}={dump(value)}" for option, value in assignment.items())
             raise ConfigurationError(f"{error} (in a trial with {values})") from error
 
 
-def _require_separate_checkpoints(command: Sequence[str]) -> None:
-    """Refuse a folder for checkpoints, to which all trials would write.
+def _require_separate_checkpoints(plan: SweepPlan, assignment: Mapping[str, Any]) -> None:
+    """Refuse a folder for checkpoints to which several trials would write.
 
     Args:
-        command: The command line of a trial.
+        plan: The sweep.
+        assignment: Searched option -> value.
 
     Raises:
         ConfigurationError: An option or the configuration names such a folder.
     """
-    for callback in ("best_checkpoint", "last_checkpoint"):
-        configured = configured_value(command, callback)
-        if isinstance(configured, Mapping) and configured.get("dirpath") is not None:
-            option = f"{callback}.dirpath={dump(configured['dirpath'])}"
-            fault = f"{option} is one folder for the checkpoints of all trials"
-            raise ConfigurationError(f"{fault}: omit it; those of a trial are in its run directory")
+    run_dirs = [trial_directory(Path("sweep"), number) for number in range(2)]
+    shared = shared_folder({n: plan.command(assignment, run_dir) for n, run_dir in enumerate(run_dirs)})
+    if shared is not None:
+        fault = f"{shared.option}={shared.value} is one folder for the checkpoints of all trials"
+        remedy = "omit it, or begin it with ${run_dir}, the run directory of the trial"
+        raise ConfigurationError(f"{fault}: {remedy}")
 
 
 @contextlib.contextmanager
@@ -286,14 +298,27 @@ def _run(plan: SweepPlan, study: Any, folder: Path, signals: StopSignals, is_tru
         runs.run()
     result = SweepResult(folder)
     _show(result)
-    option = f" {TRUST_OPTION}" if is_trusted or plan.sampler.name == "cmaes" else ""
-    again = f"maze-pl sweep --resume {shlex.quote(str(folder))}{option}"
+    if runs.is_complete and not runs.has_failed_too_often:
+        return 0
+    again = _command_to_continue(plan, folder, is_trusted)
     if runs.has_failed_too_often:
         limit = f"{runs.n_failures} trials have failed, more than max_failures={plan.max_failures}"
         sys.stderr.write(f"maze-pl: {limit}; to continue nevertheless: {again} --max_failures {runs.n_failures}\n")
-    elif not runs.is_complete:
+    else:
         say(f"to continue: {again}")
-    return int(not runs.is_complete or runs.has_failed_too_often)
+    return 1
+
+
+def _command_to_continue(plan: SweepPlan, folder: Path, is_trusted: bool) -> str:
+    """Return the command that continues a sweep, with `--trust` if it needs it."""
+    is_needed = is_trusted or plan.sampler.name == "cmaes"
+    if not is_needed:
+        try:
+            is_needed = bool(_foreign_names(plan, folder, is_runner_given=False))
+        except ConfigurationError:  # a file is gone in the meantime, which continuing reports
+            is_needed = False
+    trust = f" {TRUST_OPTION}" if is_needed else ""
+    return f"maze-pl sweep --resume {shlex.quote(str(folder))}{trust}"
 
 
 def _show(result: SweepResult, *, needs_files: bool = True) -> None:

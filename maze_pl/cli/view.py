@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jsonargparse import ArgumentError, ArgumentParser
 
@@ -19,6 +19,8 @@ from maze_pl.viewer.playing import Actions, PlayOptions
 from maze_pl.viewer.sources import episodes_of_paths
 
 _NOTHING_NAMED = "name what to view: a run directory, the folder of a rollout, or files of episodes"
+
+_DESCRIPTION: Final = "Look at episodes in a browser: write a page that shows them, and print its path."
 
 
 def show(
@@ -98,7 +100,7 @@ def run(arguments: Prepared, command: Sequence[str], *_: Any) -> int:
     Raises:
         ConfigurationError: The options do not describe a view.
     """
-    parser = ArgumentParser(prog="maze-pl view", exit_on_error=False, allow_abbrev=False, description=show.__doc__)
+    parser = ArgumentParser(prog="maze-pl view", exit_on_error=False, allow_abbrev=False, description=_DESCRIPTION)
     help_text = "Run directories, checkpoints, folders of rollouts, and files of records."
     parser.add_argument("paths", nargs="+", type=str, help=help_text)
     parser.add_function_arguments(show, as_group=False, skip={"paths"})

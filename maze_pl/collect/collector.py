@@ -123,7 +123,7 @@ class Collector:
         zeros = np.zeros(self.n_envs, np.int64)
         is_first = ~acted_in_episode
         observations = [(name, array, segment.observation[name]) for name, array in staging.observation[key].items()]
-        batch = PolicyBatch(key, {}, staging.next_agent)
+        batch = PolicyBatch(key, {}, staging.next_agent, is_first=is_first)
         for t in range(self.n_rollout_steps):
             views = {}
             for name, staged, stored in observations:
@@ -137,6 +137,7 @@ class Collector:
             rows.reward[t] = staging.reward
             rows.terminated[t] = staging.terminated
             rows.truncated[t] = staging.truncated
+            batch.is_first = staging.terminated | staging.truncated
             if extras.finals:
                 self._finals.keep_truncations(extras, progress.row + t)
             if extras.actor_rewards is not None or self._attributed is not False:
@@ -146,7 +147,7 @@ class Collector:
             if batch.policy_state is not None:
                 segment.write_policy_state(t, batch.policy_state)
             if batch.policy_state is not None or step.noise_state is not None:
-                acted_in_episode[:] = ~(rows.terminated[t] | rows.truncated[t])
+                acted_in_episode[:] = ~batch.is_first
             if always_advances:
                 continue
             rows.env_steps[t] = staging.env_steps

@@ -6,9 +6,9 @@ Other observations and rewards are refused, because no algorithm could learn fro
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.allowed_options import choices_with_options
 from maze_pl.core.policy import Array, PolicyBatch
 from maze_pl.core.rows import SegmentOf
 from maze_pl.core.spec import Spec, StepSpec
@@ -52,20 +52,8 @@ def _findings(step: StepSpec, segment: SegmentOf[Array], n_rows: int) -> Iterato
         if is_finite is not None:
             yield what, "is not finite", is_finite
     for head, name in step.masks.items():
-        for is_allowed in _allows_actions(step, head, segment.observation[name][:n_rows]):
+        for is_allowed in choices_with_options(step, head, segment.observation[name][:n_rows]):
             yield f"mask {name!r}", f"allows no action for head {head!r}", is_allowed
-
-
-def _allows_actions(step: StepSpec, head: str, mask: Array) -> Iterator[Array]:
-    """Yield, for each choice of an action head that needs an option, whether masks [..., options] allow one."""
-    space = step.action_space.spaces[head]
-    if isinstance(space, spaces.MultiBinary):
-        return  # all of its bits may be 0
-    choices = [mask != 0]
-    if isinstance(space, spaces.MultiDiscrete):
-        choices = np.split(choices[0], np.cumsum(space.nvec)[:-1].tolist(), axis=-1)
-    for choice in choices:
-        yield np.any(choice, axis=-1)
 
 
 def check_current_values(
@@ -108,7 +96,7 @@ def check_current_masks(spec: Spec, batch: PolicyBatch, envs: Array, steps: Arra
     key = batch.step_key
     step = spec.steps[key]
     for head, name in step.masks.items():
-        for is_allowed in _allows_actions(step, head, batch.observation[name]):
+        for is_allowed in choices_with_options(step, head, batch.observation[name]):
             if not is_allowed.all():
                 where = f"environment {first_env_index + int(envs[~is_allowed][0])}, sub-step {key!r}"
                 fault = f"allows no action for head {head!r} (step {int(steps[~is_allowed][0])} of an episode)"

@@ -80,6 +80,8 @@ class EventStorage:
         expected = [event.declaration for event in self.events]
         found = [event.declaration for event in fired]
         if found != expected:
+            for event in fired:
+                self._require_flags(event)
             names = ", ".join(_name(declaration) for declaration in found) or "none"
             earlier = ", ".join(_name(declaration) for declaration in expected) or "none"
             rule = "each time the same events must be fired, for the environments in which they happen"
@@ -91,8 +93,8 @@ class EventStorage:
                     column = _column_of(event, name).to(values.dtype)
                     values.index_copy_(0, row, column[None])
 
-    def _room_for(self, event: ArrayEvent) -> StoredEvent:
-        """Make tensors for an event."""
+    def _require_flags(self, event: ArrayEvent) -> None:
+        """Refuse an event that was fired for anything but flags [N]."""
         expected = "expected a tensor [N] of bool, whether the event happens in each environment"
         if not isinstance(event.which, Tensor) or event.which.dtype != torch.bool:
             came = event.which.dtype if isinstance(event.which, Tensor) else type(event.which).__name__
@@ -100,6 +102,10 @@ class EventStorage:
         if event.which.shape != (self._n_envs,):
             came = f"a tensor of shape {tuple(event.which.shape)} with N = {self._n_envs}"
             raise ValueError(f"{_name(event.declaration)} was fired for {came}; {expected}")
+
+    def _room_for(self, event: ArrayEvent) -> StoredEvent:
+        """Make tensors for an event."""
+        self._require_flags(event)
         needed = {*inputs_of(event.declaration), *event.declaration.grouping}
         attributes = {}
         for name, value in event.attributes.items():

@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy, PolicyBatch
+from maze_pl.core.random_policy import RandomPolicy
+from maze_pl.core.spec import Spec
+
+
+class HasDistributions(Protocol):
+    """A policy that computes distributions of actions from tensors, such as `TorchPolicy`."""
+
+    def distribution(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Any:
+        """Compute the joint distribution of the actions of one sub-step."""
+        ...
 
 
 class HostPolicy:
     """Has the distributions that a `TensorCollector` samples from, and asks another policy for the actions.
 
     Each act copies observations to the host and waits for the device, so that acts are not
-    recorded as a graph.
+    recorded as a graph. The policy gets what it gets from array environments: observations in the
+    types of their spaces, and the policy and noise states of its actors.
 
     Args:
         policy: Chooses the actions.
+        spec: Observation and action spaces of the agents, one in each sub-step.
+        slots: Keeps the policy and noise states of N environments.
+        begins: [N] bool, on a device: whether the next act of each sub-step is the first one of
+            its episode.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, spec: Spec, slots: ActorSlots, begins: Tensor) -> None:
         self._policy = policy
+        self._spec = spec
+        self._slots = slots
+        self._begins = begins
+
+    def with_random_actions(self) -> HostPolicy:
+        """Return a policy for the same environments that chooses random actions."""
+        actions = {key: step.action_space for key, step in self._spec.steps.items()}
+        masks = {key: step.masks for key, step in self._spec.steps.items()}
+        return HostPolicy(RandomPolicy(actions, masks), self._spec, self._slots, self._begins)
 
     def distribution(
         self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None
@@ -35,11 +61,13 @@ class HostPolicy:
             observation: Name -> [N, ...] tensors on a device.
             agent_id: [N] agents; 0 if None.
         """
-        device = next(iter(observation.values())).device
-        arrays = {name: tensor.cpu().numpy() for name, tensor in observation.items()}
-        n = len(next(iter(arrays.values())))
-        agents = torch.zeros(n, dtype=torch.int64) if agent_id is None else agent_id.cpu()
-        return HostActions(self._policy, PolicyBatch(step_key, arrays, agents.numpy()), device)
+        arrays = {}
+        for name, space in self._spec.steps[step_key].observation_space.spaces.items():
+            arrays[name] = observation[name].cpu().numpy().astype(np.dtype(space.dtype))  # a copy
+        is_first = self._begins.cpu().numpy().copy()
+        agents = np.zeros(len(is_first), np.int64) if agent_id is None else agent_id.cpu().numpy()
+        batch = PolicyBatch(step_key, arrays, agents, is_first=is_first)
+        return HostActions(self._policy, batch, self._slots, self._spec, self._begins.device)
 
 
 class HostActions:
@@ -48,16 +76,20 @@ class HostActions:
     Args:
         policy: Chooses the actions.
         batch: Observations.
+        slots: As for `HostPolicy`.
+        spec: As for `HostPolicy`.
         device: Device of the actions.
     """
 
-    def __init__(self, policy: Policy, batch: PolicyBatch, device: torch.device) -> None:
+    def __init__(self, policy: Policy, batch: PolicyBatch, slots: ActorSlots, spec: Spec, device: torch.device) -> None:
         self._policy = policy
         self._batch = batch
+        self._slots = slots
+        self._key = spec.step_keys.index(batch.step_key)
         self._device = device
 
     def sample(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """Choose actions.
+        """Choose actions, and keep the policy states after them.
 
         Args:
             generator: Generator of any device; the policy draws from one of the host, which is
@@ -67,5 +99,11 @@ class HostActions:
             Head -> [N, ...].
         """
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        step: Any = self._policy.act(self._batch, generator=torch.Generator().manual_seed(seed))
+        envs = np.arange(len(self._batch.agent_id))
+        slots = np.zeros_like(envs)
+        assert self._batch.is_first is not None
+        actors = self._slots.offsets[self._key] + slots
+        self._slots.acted_in_episode[envs, actors] = ~self._batch.is_first
+        on_host = torch.Generator().manual_seed(seed)
+        step = self._slots.act(self._policy, self._batch, self._key, envs, slots, generator=on_host)
         return {head: torch.as_tensor(action).to(self._device) for head, action in step.action.items()}

@@ -8,7 +8,6 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
-from maze_pl.collect.host_policy import HostPolicy
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.core.batches import Rollout
@@ -88,8 +87,6 @@ class RolloutWorker:
         acting = self.policy if policy is None else policy
         if not collector.started:
             collector.start([self.first_episode + self.restarts * 2**32] * collector.n_envs)
-        if isinstance(collector, TensorCollector) and not hasattr(acting, "distribution"):
-            acting = HostPolicy(acting)
         with evaluation_mode(acting):
             rollout = collector.collect(acting)
             if with_log_prob:

@@ -33,14 +33,18 @@ class TensorChecks:
         self._name = type(env).__name__
         self._tensors = {name: (tensor, tensor.data_ptr()) for name, tensor in env.tensors().items()}
         self._of_helpers = self._find_in_helpers()
+        options = self._tensors.keys() & env.options()
+        self._options = {name: _n_changes(self._tensors[name][0]) for name in sorted(options)}
+        self._n_steps_changes = 0  # of `n_steps`, at the latest observation
 
     # ----------------------------------------------------------------------------------------- tensors
 
     def check_attributes(self) -> None:
-        """Check that the tensors of the state are those that `make_tensors` made.
+        """Check that tensors are those that `make_tensors` made; others must stay as they are.
 
         Raises:
-            EnvContractError: One was replaced, removed, or made later.
+            EnvContractError: One was replaced, removed, or made later, or one that the constructor
+                made was changed.
         """
         tensors = self._env.tensors()
         for name, tensor in tensors.items():
@@ -53,6 +57,12 @@ class TensorChecks:
         for name in self._tensors:
             if name not in tensors:
                 raise EnvContractError(f"{self._name} removed its tensor {name!r} in a step: keep it, and {_REMEDY}")
+
+        for name, earlier in self._options.items():
+            if _n_changes(tensors[name]) != earlier:
+                came = f"{self._name} changes its tensor {name!r}, which its constructor made"
+                remedy = "make it in make_tensors"
+                raise EnvContractError(f"{came}, so that checkpoints do not hold it: {remedy}")
 
     def check_helpers(self) -> None:
         """Check that tensors in other objects, which are not saved, stay as they are.
@@ -76,7 +86,7 @@ class TensorChecks:
         found = {}
         for name, tensor in _tensors_below(self._env):
             if id(tensor) not in own:
-                found[name] = (tensor, 0 if tensor.is_inference() else tensor._version)
+                found[name] = (tensor, _n_changes(tensor))
         return found
 
     # ----------------------------------------------------------------------------------------- results
@@ -85,11 +95,13 @@ class TensorChecks:
         """Check the observations of a sub-step.
 
         Raises:
-            EnvContractError: One is missing, or has another shape, or a type that cannot be converted.
+            EnvContractError: One is missing or not declared, or has another shape, or a type that cannot be
+                converted.
         """
+        self._n_steps_changes = _n_changes(self._env.n_steps)
         expected = self._spec.steps[key].observation_space.spaces
         where = f"sub-step {key!r} of {self._name}"
-        if not isinstance(observation, Mapping) or not all(name in observation for name in expected):
+        if not isinstance(observation, Mapping) or observation.keys() != expected.keys():
             came = str(sorted(observation)) if isinstance(observation, Mapping) else describe(observation)
             raise EnvContractError(f"the observations of {where} are {came}; expected {sorted(expected)} by name")
         for name, space in expected.items():
@@ -100,8 +112,12 @@ class TensorChecks:
         """Check the result of an act.
 
         Raises:
-            EnvContractError: It is not an `Outcome`, or one of its tensors has another shape or type.
+            EnvContractError: It is not an `Outcome`, one of its tensors has another shape or type, or
+                `n_steps` has changed since `check_observation`.
         """
+        if _n_changes(self._env.n_steps) != self._n_steps_changes:
+            came = f"act of {self._name} changes n_steps, in which its steps are counted already"
+            raise EnvContractError(f"{came}: count in another tensor")
         where = f"sub-step {key!r} of {self._name}"
         if not isinstance(outcome, tuple) or len(outcome) != 2:
             raise EnvContractError(f"act in {where} returned {describe(outcome)}; expected an Outcome")
@@ -135,12 +151,23 @@ class TensorChecks:
         shape = (self._env.n_envs, *shape)
         device = self._env.device.type
         is_fitting = isinstance(value, Tensor) and tuple(value.shape) == shape and value.device.type == device
-        if not is_fitting or not torch.can_cast(value.dtype, dtype):
+        if not is_fitting or not _can_convert(value.dtype, dtype):
             came = describe(value)
             if isinstance(value, Tensor):
                 came = f"a tensor of shape {tuple(value.shape)} and type {value.dtype} on {value.device.type}"
             expected = f"expected a tensor of shape {shape} and type {dtype} on {device}"
             raise EnvContractError(f"{what} is {came}; {expected}, with the environments on its first axis")
+
+
+def _can_convert(came: torch.dtype, dtype: torch.dtype) -> bool:
+    """True if values of a type can be converted to another one, as with `same_kind` of NumPy."""
+    loses_sign = came.is_signed and not dtype.is_signed and dtype != torch.bool
+    return torch.can_cast(came, dtype) and not loses_sign
+
+
+def _n_changes(tensor: Tensor) -> int:
+    """Return how often a tensor was changed in place; 0 for one that does not count it."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _tensors_below(env: TensorEnv) -> Iterator[tuple[str, Tensor]]:

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from maze_pl.collect.host_policy import HostPolicy
+from maze_pl.collect.actor_slots import ActorSlots
+from maze_pl.collect.host_policy import HasDistributions, HostPolicy
+from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_checks import TensorChecks
 from maze_pl.collect.tensor_episodes import TensorEpisodes
 from maze_pl.collect.tensor_statistics import TensorStatistics
@@ -25,14 +27,6 @@ from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
 from maze_pl.system.device_graph import DeviceGraph, uses_graphs
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-class HasDistributions(Protocol):
-    """A policy that computes distributions of actions from tensors, such as `TorchPolicy`."""
-
-    def distribution(self, step_key: StepKey, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Any:
-        """Compute the joint distribution of the actions of one sub-step."""
-        ...
 
 
 @dataclass
@@ -102,21 +96,19 @@ class TensorCollector:
         self._graph: DeviceGraph | None = None
         self._recorded_for: list[int] = []
         self.env.device = vector.device
+        self.env.note_given_arrays()
         self.env.allocate(vector.n_envs)
         self._checks = TensorChecks(self.env, self._spec)
         self._is_checked = False
         index = vector.first_env_index + torch.arange(self.n_envs, device=self._device)
         self._first_seeds = environment_seeds(vector.seed, index // vector.n_same_starts)
         self._must_restart = False
+        may_truncate = self.env.max_episode_steps is not None
         self._storage = TensorStorage(
-            self._spec,
-            self.n_envs,
-            n_rollout_steps,
-            self._device,
-            self.env.kpi_names,
-            self.env.max_episode_steps is not None,
+            self._spec, self.n_envs, n_rollout_steps, self._device, self.env.kpi_names, may_truncate
         )
-        self._statistics = TensorStatistics(self._spec, self.n_envs, vector.first_env_index, self.env.events.topics)
+        topics = self.env.array_events.topics
+        self._statistics = TensorStatistics(self._spec, self.n_envs, vector.first_env_index, topics)
         self._has_begun = False  # whether episodes were started since the last rollout
         self._bounds = {key: self._bounds_of(step.action_space) for key, step in self._spec.steps.items()}
         full, shape = self._storage.full, (self.n_envs,)
@@ -127,6 +119,7 @@ class TensorCollector:
         self._begins = full(shape, True)
         self._reward = full(shape, 0.0)
         self._starting = full(shape, True)
+        self._slots = ActorSlots(self._spec, self.n_envs)  # states of policies on the host
 
     def _bounds_of(self, space: spaces.Dict) -> dict[str, tuple[Tensor, Tensor]]:
         """Bounds of the heads that have any."""
@@ -153,11 +146,12 @@ class TensorCollector:
         self._storage.store_starts(row, self.env.fired.drain())
 
     @torch.no_grad()
-    def collect(self, policy: HasDistributions) -> Rollout:
+    def collect(self, policy: Any) -> Rollout:
         """Collect one rollout.
 
         Args:
-            policy: Chooses the actions, in evaluation mode. A `HostPolicy` is not recorded.
+            policy: Chooses the actions, in evaluation mode: by `HasDistributions` if its
+                `acts_on_device` is true, otherwise by `act` on the host, which is not recorded.
 
         Returns:
             The rollout, whose tensors are views of storage that the next call overwrites.
@@ -178,16 +172,19 @@ class TensorCollector:
         self._row.zero_()
         n_steps = self.n_rollout_steps
         is_first = not self._is_checked
+        acting: Any = policy
+        if not getattr(policy, "acts_on_device", False):
+            acting = HostPolicy(policy, self._spec, self._slots, self._begins)
         if is_first:
-            self._take_trial_step(policy)
-        records = self._records and not isinstance(policy, HostPolicy)
-        if records and self._prepare_graph(policy):
+            self._take_trial_step(acting)
+        records = self._records and not isinstance(acting, HostPolicy)
+        if records and self._prepare_graph(acting):
             n_steps -= 1
         for _ in range(n_steps):
             if records and self._graph is not None:
                 self._graph.replay()
             else:
-                self._step(policy)
+                self._step(acting)
         if is_first:
             self._checks.check_helpers()
         self._storage.store_last(self.env.observe(self._first_key))
@@ -201,10 +198,14 @@ class TensorCollector:
     def _take_trial_step(self, policy: HasDistributions) -> None:
         """Take a step and undo it, to check what the environment returns, and to find the events that it fires.
 
-        It is stored in the first row of the rollout, which the first step overwrites.
+        It is stored in the first row of the rollout, which the first step overwrites. Random actions
+        take the place of a policy on the host, whose state may be out of reach.
         """
+        if isinstance(policy, HostPolicy):
+            policy = policy.with_random_actions()
         self._checks.check_attributes()
-        before = self._snapshot({**self._running(), "row": self._row})
+        flags = self._storage.flags_of_unheld()
+        before = self._snapshot({**self._running(), "row": self._row, **flags})
         self._step(policy, self._checks)
         self._checks.check_attributes()
         self._checks.check_helpers()
@@ -290,7 +291,8 @@ class TensorCollector:
         self._recorded_for = addresses
         before = self._snapshot(self._everything())
         try:
-            self._graph = DeviceGraph(partial(self._step, policy), self._device, self.generator)
+            step = partial(self._step, policy)
+            self._graph = DeviceGraph(step, self._device, self.generator, self._row.zero_)
         except RuntimeError as error:  # of CUDA, for operations that a graph cannot have
             self.env.fired.drain()  # those of the act that failed
             self.generator = torch.Generator(self._device)  # as a failed graph makes its generator unusable
@@ -335,6 +337,8 @@ class TensorCollector:
         if self.started:
             state["tensors"] = {name: tensor.cpu().clone() for name, tensor in self._running().items()}
             state["statistics"] = self._statistics.state_dict()
+            state["memory"] = to_tensors(self._slots.policy_states)
+            state["noise"] = to_tensors(self._slots.noise_states)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -353,7 +357,8 @@ class TensorCollector:
         if not state["started"]:
             return []
         running = self._running()
-        if running.keys() != state["tensors"].keys():
+        options = {f"state {name}" for name in self.env.options()}  # which earlier versions saved
+        if running.keys() != state["tensors"].keys() - options:
             came = f"{sorted(state['tensors'])}, but {type(self.env).__name__} has {sorted(running)}"
             raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
         for name, tensor in running.items():
@@ -364,6 +369,8 @@ class TensorCollector:
             tensor.copy_(saved)
         if "statistics" in state:
             self._statistics.load_state_dict(state["statistics"])
+        self._slots.policy_states = from_tensors(state.get("memory", {}))
+        self._slots.noise_states = from_tensors(state.get("noise", {}))
         self.started, self._has_begun = True, False
         self._must_restart = self.vector.n_same_starts > 1
         self._starting.fill_(False)
@@ -379,8 +386,9 @@ class TensorCollector:
         _LOGGER.warning(f"{came}: those of the policy start again from the seed of the run")
 
     def _running(self) -> dict[str, Tensor]:
-        """Return the tensors of the running episodes, by name."""
-        tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items()}
+        """Return the tensors of the running episodes, by name, without options of the environment."""
+        names = self.env.tensors().keys() - self.env.options()
+        tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items() if name in names}
         return tensors | {"episode": self._episode, "begins": self._begins, "reward": self._reward}
 
 

@@ -80,6 +80,7 @@ class TensorStorage:
             **{f"kpi {name}": self.full(self._shape, 0.0) for name in kpi_names},
         }
         self._finals = self._make_finals()
+        self._unheld = self._make_flags_of_unheld()
         self._starts = EventStorage(n_rows + 1, n_envs, "a start of episodes")
         self._acts = {key: EventStorage(n_rows, n_envs, f"an act of sub-step {key!r}") for key in spec.steps}
 
@@ -108,6 +109,15 @@ class TensorStorage:
             finals[key] = FinalObservations(row[kept], env[kept], none, none, self._tree(step.observation_space, shape))
         return finals
 
+    def _make_flags_of_unheld(self) -> dict[str, Tensor]:
+        """Make the tensors of `flags_of_unheld`."""
+        flags = {}
+        for key, segment in self.segments.items():
+            for name, tensor in segment.observation.items():
+                if tensor.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+                    flags[_name_of(key, name)] = self.full((self._shape[1],), False)
+        return flags
+
     # ---------------------------------------------------------------------------------------- writing
 
     def store_act(
@@ -128,9 +138,18 @@ class TensorStorage:
             is_first: [N] bool, whether the act is the first one of its actor in the episode.
         """
         segment = self.segments[key]
+        self._note_unheld(key, observation)
         _store_tree(segment.observation, row, observation)
         _store_tree(segment.action, row, action)
         _store(segment.is_first, row, is_first)
+
+    def _note_unheld(self, key: StepKey, observation: Mapping[str, Tensor]) -> None:
+        """Note where the types of spaces cannot hold observed integers [N, ...], to refuse them later."""
+        for name, rows in self.segments[key].observation.items():
+            values = observation[name]
+            flags = self._unheld.get(_name_of(key, name))
+            if flags is not None and values.dtype != rows.dtype:
+                flags.logical_or_((values.to(rows.dtype) != values).unsqueeze(-1).flatten(1).any(1))
 
     def store_reward(self, key: StepKey, row: Tensor, reward: Tensor) -> None:
         """Store the rewards [N] of the acts of a sub-step."""
@@ -162,6 +181,7 @@ class TensorStorage:
     def store_following(self, row: Tensor, observation: Mapping[str, Tensor]) -> None:
         """Store the observations [N, ...] that follow a row, if episodes may be truncated."""
         if self._may_truncate:
+            self._note_unheld(self._spec.step_keys[0], observation)
             finals = self._finals[self._spec.step_keys[0]].observation
             rows = {name: tensor.view(*self._shape, *tensor.shape[1:]) for name, tensor in finals.items()}
             _store_tree(rows, row, observation)
@@ -169,13 +189,19 @@ class TensorStorage:
     def store_last(self, observation: Mapping[str, Tensor]) -> None:
         """Store the observations [N, ...] that follow the rollout, if those of no other row are kept."""
         if not self._may_truncate:
+            self._note_unheld(self._spec.step_keys[0], observation)
             for name, tensor in self._finals[self._spec.step_keys[0]].observation.items():
                 tensor.copy_(observation[name])
+
+    def flags_of_unheld(self) -> dict[str, Tensor]:
+        """Return [N] bool, whether observed integers do not fit the type of their space, by name."""
+        return {f"unheld {name}": flags for name, flags in self._unheld.items()}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors that are written, by name."""
         tensors = {"terminated": self._terminated, "truncated": self._truncated}
         tensors |= {f"ends of {key}": tensor for key, tensor in self._early_ends.items()}
+        tensors |= self.flags_of_unheld()
         tensors |= {f"number {name}": tensor for name, tensor in self._numbers.items()}
         for key, segment in self.segments.items():
             tensors |= {f"observation {key} {name}": tensor for name, tensor in segment.observation.items()}
@@ -235,18 +261,30 @@ class TensorStorage:
             env_name: Name of the environment, for messages.
         """
         is_invalid: dict[str, Tensor] = {}
+        is_unheld = {name: flags.clone() for name, flags in self._unheld.items()}
+        for flags in self._unheld.values():
+            flags.zero_()
+        is_forbidding: dict[str, Tensor] = {}
         actions = {}
         for key, segment in self.segments.items():
+            for head, name in self._spec.steps[key].masks.items():
+                flags = self._flags_of_forbidding(key, head)
+                is_forbidding[f"mask {name!r} of head {head!r} of sub-step {key!r}"] = flags
             for name, tensor in segment.observation.items():
                 if tensor.is_floating_point():
-                    is_invalid[f"observation {name!r} of sub-step {key!r}"] = flags_of_invalid(tensor)
+                    is_invalid[_name_of(key, name)] = flags_of_invalid(tensor)
+                    if key == self._spec.step_keys[0]:
+                        is_invalid[_name_of(key, name)] |= self._flags_of_invalid_finals(name)
             is_invalid[f"reward of sub-step {key!r}"] = flags_of_invalid(segment.reward)
             actions[key] = {head: tensor.clone() for head, tensor in play(key, segment.action).items()}
 
         early_ends = {key: ends.any(0) for key, ends in self._early_ends.items()}
 
         def check() -> None:
-            _refuse_invalid(is_invalid, first_env_index)
+            _refuse(is_invalid, "is NaN or infinite", first_env_index)
+            fault = "has a value that the type of its space cannot hold; declare a space of a wider type"
+            _refuse(is_unheld, fault, first_env_index)
+            _refuse(is_forbidding, "allows no action", first_env_index)
             for key, ended in early_ends.items():
                 refuse_early_ends(ended, env_name, key, first_env_index)
 
@@ -260,6 +298,32 @@ class TensorStorage:
             check,
         )
 
+    def _flags_of_forbidding(self, key: StepKey, head: str) -> Tensor:
+        """Return [N] bool, whether a stored mask of a head allows no option of a choice that needs one."""
+        step = self._spec.steps[key]
+        space = step.action_space.spaces[head]
+        is_allowed = self.segments[key].observation[step.masks[head]] != 0  # [T, N, options]
+        if isinstance(space, spaces.MultiBinary):
+            return self.full((self._shape[1],), False)  # all of its bits may be 0
+        sizes = [is_allowed.shape[-1]]
+        if isinstance(space, spaces.MultiDiscrete):
+            sizes = space.nvec.tolist()
+        has_option = [choice.any(-1) for choice in torch.split(is_allowed, sizes, -1)]
+        return ~torch.stack(has_option).all(0).all(0)
+
+    def _flags_of_invalid_finals(self, name: str) -> Tensor:
+        """Return [N] bool, whether an observation that follows a row, and is used, is NaN or infinite."""
+        is_used = self._truncated.clone()
+        is_used[-1] = ~self._terminated[-1]
+        is_finite = torch.isfinite(self._finals[self._spec.step_keys[0]].observation[name])
+        is_finite = is_finite.unsqueeze(-1).flatten(1).all(1).view(-1, self._shape[1])  # [T or 1, N]
+        return (~is_finite & is_used[-len(is_finite) :]).any(0)
+
+
+def _name_of(key: StepKey, name: str) -> str:
+    """Return the name of an observation in messages."""
+    return f"observation {name!r} of sub-step {key!r}"
+
 
 def _store_tree(rows: Mapping[str, Tensor], row: Tensor, values: Mapping[str, Tensor]) -> None:
     """Write named values [N, ...] into a row of tensors [T, N, ...]."""
@@ -271,9 +335,9 @@ def _store(rows: Tensor, row: Tensor, values: Tensor) -> None:
     rows.index_copy_(0, row, values.to(rows.dtype).unsqueeze(0))
 
 
-def _refuse_invalid(is_invalid: Mapping[str, Tensor], first_env_index: int) -> None:
-    """Raise ValueError if numbers of an environment are not finite."""
-    for name, flags in is_invalid.items():
-        invalid = flags.nonzero().flatten()
-        if len(invalid):
-            raise ValueError(f"the {name} of environment {first_env_index + int(invalid[0])} is NaN or infinite")
+def _refuse(flagged: Mapping[str, Tensor], fault: str, first_env_index: int) -> None:
+    """Raise ValueError if there are flags [N] of environments, with the name of the first ones."""
+    for name, flags in flagged.items():
+        envs = flags.nonzero().flatten()
+        if len(envs):
+            raise ValueError(f"the {name} of environment {first_env_index + int(envs[0])} {fault}")

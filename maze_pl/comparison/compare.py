@@ -42,6 +42,7 @@ def compare(
     make_engine: Callable[[], Engine] | None = None,
     progress: bool = False,
     command: str | None = None,
+    receive: Callable[[Comparison], object] | None = None,
 ) -> Comparison:
     """Play the same episodes with trained agents and policies, and compare their results.
 
@@ -77,6 +78,7 @@ def compare(
             worker processes.
         progress: Whether to show progress bars.
         command: The command line, to be saved with the results.
+        receive: Called with the table before files are written, since drawing states takes time.
 
     Returns:
         The table, see `Comparison`.
@@ -109,6 +111,8 @@ def compare(
         played.play(min(max_episodes, wanted))
     values = {name: played.values(name) for name in played.metrics}
     comparison = make_comparison(entries, values, question, seed=seed, max_steps=max_steps, deterministic=deterministic)
+    if receive is not None:
+        receive(comparison)
     if to is not None:
         write_comparison(Path(to), comparison, played, command, views)
     return comparison

@@ -10,7 +10,7 @@ from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import CALL_OPTIONS, GROUP_NAME, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, find, read
-from maze_pl.config.trust import foreign_names, import_folders, refusal
+from maze_pl.config.trust import UntrustedError, foreign_names, import_folders, refusal
 from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
 from maze_pl.runs.checkpoint import (
     best_or_last,
@@ -189,8 +189,7 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     configuration = run_configuration(content, file)
     folder = path if path.is_dir() else path.resolve().parents[1]
     if not trust and (foreign := foreign_names(dict(configuration), import_folders(folder))):
-        remedy = "if you trust its origin, use --trust, or trust=True in Python"
-        raise ConfigurationError(f"{refusal(file, foreign, folder)}; {remedy}")
+        raise UntrustedError(refusal(file, foreign, folder))
     options = load_data(file, trust=trust).rollout_options
     options["wrappers"] = without_recorders(options["wrappers"])
     options["wrapper_statistics"] = wrapper_statistics_in(content, file)

@@ -93,7 +93,8 @@ def _difference_row(comparison: Comparison, one: Difference) -> Row:
     """Return the row of a difference."""
     verdict = tables.verdict_text(comparison, one)
     kind = verdict if verdict in ("better", "worse") else "muted"
-    probability = f"P(improvement) {number_text(one.probability_of_improvement)}"
+    name = tables.probability_name(comparison, one.metric)
+    probability = f"{name} {number_text(one.probability_of_improvement)}"
     interval = interval_text(one.probability_interval)
     lines = [
         element("p", verdict, class_=kind),
@@ -131,7 +132,8 @@ def _numbers(comparison: Comparison) -> Markup:
     ]
     if comparison.differences:
         parts.append(element("h3", "Differences on the same episodes"))
-        parts.append(table(tables.DIFFERENCE_HEAD, tables.difference_rows(comparison), 3))
+        for head, *rows in tables.difference_tables(comparison):
+            parts.append(table(head, rows, 3))
     return section("Numbers", folded("all tables", joined(parts)))
 
 
@@ -144,6 +146,7 @@ def _reading(comparison: Comparison) -> Markup:
     A difference is that of the means on the same episodes, in which both have the metric;
     if its interval contains 0, it may be due to chance.
     P(improvement) is the probability of a better result in an episode; 0.5 means no difference.
-    Better means higher, or lower for the metric of the winner if this was requested.
+    Better means higher, or lower if this was requested for the metric of the winner.
+    P(higher) is the probability of a higher value of another metric, which may be better or worse.
     A winner has intervals of its differences from all others that exclude 0{corrected}."""
     return section("Reading", element("p", " ".join(text.split())))

@@ -15,6 +15,7 @@ from maze_pl.comparison.effects import Values
 from maze_pl.comparison.entries import Entry, Player
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.rollout import Trajectory, rollout
+from maze_pl.runs.tables import merged_names
 
 RETURN = "return"
 KPI = "kpi/"
@@ -125,12 +126,8 @@ class Tournament:
     @property
     def metrics(self) -> list[str]:
         """The return and all KPIs that occurred."""
-        names = {RETURN: None}
-        for runs in self.episodes:
-            for results in runs:
-                for kpis in results.kpis:
-                    names.update(dict.fromkeys(f"{KPI}{name}" for name in kpis))
-        return list(names)
+        episodes = [kpis for runs in self.episodes for results in runs for kpis in results.kpis]
+        return [RETURN, *(f"{KPI}{name}" for name in merged_names(episodes))]
 
     def values(self, metric: str) -> list[Values]:
         """Return [R, E] values of a metric for each entry."""

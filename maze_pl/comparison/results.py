@@ -67,7 +67,8 @@ class Difference:
             one of them lacks the metric are left out.
         interval: Its confidence interval; None if the data does not determine one.
         probability_of_improvement: Probability that the entry is better than the baseline in an
-            episode; ties count half. Better is higher, or lower if so chosen for the metric.
+            episode; ties count half. Better is lower if so chosen for the metric of the winner, and
+            higher for all others.
         probability_interval: Its confidence interval.
         episodes_needed: Number of episodes that would tell both apart with a probability of 80%, if
             the difference is as estimated; None if they are told apart, or if no number suffices.

@@ -9,10 +9,6 @@ from maze_pl.runs.tables import aligned, interval_text, number_text
 
 _PERCENT = f"{CONFIDENCE:.0%}"
 MEAN_HEAD = ("metric", "entry", "runs", "mean", f"{_PERCENT} interval", "IQM", f"{_PERCENT} interval")
-DIFFERENCE_HEAD = (
-    *("metric", "entry", "baseline", "episodes", "difference", f"{_PERCENT} interval"),
-    *("P(improvement)", f"{_PERCENT} interval", "episodes needed"),
-)
 
 
 def mean_rows(comparison: Comparison) -> list[list[str]]:
@@ -27,10 +23,30 @@ def mean_rows(comparison: Comparison) -> list[list[str]]:
     return rows
 
 
-def difference_rows(comparison: Comparison) -> list[list[str]]:
-    """Return the cells of the differences from the baselines, without the header."""
+def probability_name(comparison: Comparison, metric: str) -> str:
+    """Return the name of a probability: of an improvement only if the better direction is known."""
+    return "P(improvement)" if metric == comparison.metric else "P(higher)"
+
+
+def difference_tables(comparison: Comparison) -> list[list[list[str]]]:
+    """Return the differences by the chosen metric and those by the others, each with a header."""
+    differences = shown_differences(comparison)
+    chosen = [one for one in differences if one.metric == comparison.metric]
+    others = [one for one in differences if one.metric != comparison.metric]
+    found = []
+    for part in (chosen, others):
+        if part:
+            interval = f"{_PERCENT} interval"
+            head = ["metric", "entry", "baseline", "episodes", "difference", interval]
+            head += [probability_name(comparison, part[0].metric), interval, "episodes needed"]
+            found.append([head, *_difference_rows(part)])
+    return found
+
+
+def _difference_rows(differences: list[Difference]) -> list[list[str]]:
+    """Return the cells of differences from baselines."""
     rows = []
-    for one in shown_differences(comparison):
+    for one in differences:
         difference = [number_text(one.difference), interval_text(one.interval)]
         improvement = [number_text(one.probability_of_improvement), interval_text(one.probability_interval)]
         names = [one.metric, one.entry, one.baseline, f"{one.n_shared:,}"]
@@ -107,8 +123,7 @@ def precision_text(comparison: Comparison) -> str:
 def console_text(comparison: Comparison) -> str:
     """Return the tables and sentences for the console."""
     parts = [title_text(comparison), aligned([MEAN_HEAD, *mean_rows(comparison)], n_left=2)]
-    if comparison.differences:
-        parts.append(aligned([DIFFERENCE_HEAD, *difference_rows(comparison)], n_left=3))
+    parts += [aligned(table, n_left=3) for table in difference_tables(comparison)]
     sentences = [text for text in (precision_text(comparison), winner_text(comparison)) if text]
     return "\n\n".join([*parts, "\n".join(sentences)])
 

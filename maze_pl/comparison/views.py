@@ -91,13 +91,14 @@ def write_views(folder: Path, comparison: Comparison, played: Tournament) -> lis
     """
     values = played.values(comparison.metric)
     recorder = _Recorder(played, comparison.metric, values)
+    progress = played.progress
     links: list[Link] = []
     for number, entry in enumerate(played.entries):
         chosen = extreme_episodes(values[number], comparison.lower_is_better)
         episodes = [recorder.episode(Place(number, *place), kind) for kind, place in chosen.items()]
         if episodes:
             title = f"{entry.name}: {', '.join(chosen)} by {comparison.metric}"
-            file = _write(folder, len(links), title, episodes)
+            file = _write(folder, len(links), title, episodes, progress)
             results = values[number]
             names = [f"{kind} ({number_text(float(results[place]))})" for kind, place in chosen.items()]
             links.append(Link(entry.name, file, tuple(names)))
@@ -112,15 +113,23 @@ def write_views(folder: Path, comparison: Comparison, played: Tournament) -> lis
                 both_results = [number_text(float(values[one.entry][one.run, one.episode])) for one in both]
                 title = f"{entry.name} and {baseline.name}: episode {episode}, in which they differ most"
                 episodes = [recorder.episode(one, played.entries[one.entry].name) for one in both]
-                file = _write(folder, len(links), title, episodes, is_pair=True)
+                file = _write(folder, len(links), title, episodes, progress, is_pair=True)
                 links.append(Link(f"{title} ({' and '.join(both_results)})", file))
     return links
 
 
-def _write(folder: Path, number: int, title: str, episodes: Sequence[Episode], *, is_pair: bool = False) -> str:
+def _write(
+    folder: Path,
+    number: int,
+    title: str,
+    episodes: Sequence[Episode],
+    progress: bool,
+    *,
+    is_pair: bool = False,
+) -> str:
     """Write the page of some episodes, and return its path in the folder."""
     file = f"{FOLDER}/{number + 1:02d}.html"
-    document = episode_document(episodes, [(0, 1)] if is_pair else (), title)
+    document = episode_document(episodes, [(0, 1)] if is_pair else (), title, progress)
     write_file(folder / file, html_page(document).encode())
     return file
 
@@ -171,8 +180,14 @@ class _Recorder:
             else:
                 trajectory.states = trajectory.spaces = None
 
-        record = self._records[place.entry, place.run]
-        self._played.acting.play(player, group.start, len(group), record=record, receive=receive)
+        self._played.acting.play(
+            player,
+            group.start,
+            len(group),
+            record=self._records[place.entry, place.run],
+            receive=receive,
+            progress=self._played.progress,
+        )
         return kept[0]
 
     def _parts_of(self, place: Place) -> Mapping[str, Any]:

@@ -186,6 +186,10 @@ _REPLACED: Final = (
     (re.compile(r"\.* G\w+ value: Namespace\(.*"), ""),
     (re.compile(r"NestedArg\(key='(.*?)', val=(.*)\)"), r"\1=\2"),
     (re.compile(r"(a function that returns (\w+))\[Any, Any\]\.?"), r"\1, and whose annotation says so (-> \2)"),
+    (
+        re.compile(r"(a function that returns )Union\[Env\[Any, Any\], ArrayEnv\]\.*"),
+        r"\1an environment, and whose annotation says so, such as -> MazeEnv.",
+    ),
     (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
     (re.compile(r"Expected a typing\.Literal\[(.*)\]"), r"expected one of \1"),
 )

@@ -36,9 +36,27 @@ _HARMLESS: Final[dict[str, tuple[Any, ...]]] = {"trust": (None, False), "address
 SOURCE_FOLDERS: Final = "source_folders.txt"
 """File in a run directory that lists the folders its classes were imported from, one per line."""
 
+TRUST_REMEDY: Final = "if you trust its origin, use --trust, or trust=True in Python"
+
 _LARGEST_FILE: Final = 10_000_000
 _MOST_NAMES: Final = 5  # in a message
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class UntrustedError(ConfigurationError):
+    """Refusal to run code that a run or another file names.
+
+    Args:
+        fault: The names, see `refusal`.
+        remedy: The option by which the user allows it.
+    """
+
+    def __init__(self, fault: str, remedy: str = TRUST_REMEDY) -> None:
+        super().__init__(fault, remedy)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return "; ".join(self.args)
 
 
 @dataclass(frozen=True)
@@ -66,14 +84,13 @@ class Trust:
             source: Origin of the configuration, for the message.
 
         Raises:
-            ConfigurationError: A class is neither part of `LIBRARIES` nor named by the user.
+            UntrustedError: A class is neither part of `LIBRARIES` nor named by the user.
         """
         if self.names is None:
             return
         for path in class_paths(config):
             if not _is_of_libraries(path) and path.rpartition(".")[2] not in self.names:
-                remedy = "if you trust its origin, use --trust, or trust=True in Python"
-                raise ConfigurationError(f"{refusal(source, [path])}; {remedy}")
+                raise UntrustedError(refusal(source, [path]))
 
 
 def refusal(source: str | Path, names: Iterable[str], run_dir: Path | None = None) -> str:

@@ -80,6 +80,8 @@ class EntryParts(TypedDict, total=False):
         ranks: State of each rank; after an exception, only that of the writing rank.
         optimized: Names of the parameters of each optimiser, by group; absent in checkpoints of
             earlier versions.
+        frozen: Names of those of them that require no gradient; absent in checkpoints of earlier
+            versions.
         config: Configuration of the run, added by the callback `RunRecord`.
         provenance: Command, versions and code that wrote the checkpoint, added by `RunRecord`;
             absent in checkpoints of earlier versions.
@@ -92,6 +94,7 @@ class EntryParts(TypedDict, total=False):
     monitored: dict[str, float]
     ranks: list[RankState]
     optimized: list[list[list[str]]]
+    frozen: list[str]
     config: RunConfiguration
     provenance: Provenance
 

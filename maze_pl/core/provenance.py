@@ -28,6 +28,7 @@ class Provenance(TypedDict):
         configuration: The assembled configuration, as YAML.
         summary: The configuration that the command starts from, and the options that differ from it.
         machine: Property of the machine -> value.
+        step_unit: Unit of the steps that the command counts, such as acts of demonstrations.
     """
 
     command: str
@@ -38,6 +39,7 @@ class Provenance(TypedDict):
     configuration: NotRequired[str]
     summary: NotRequired[str]
     machine: NotRequired[dict[str, str]]
+    step_unit: NotRequired[str]
 
 
 def share_provenance(provenance: Provenance) -> None:

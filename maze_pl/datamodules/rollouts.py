@@ -13,6 +13,7 @@ from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.engines.in_process_engine import InProcessEngine
+from maze_pl.collect.replay.placement import can_be_written
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.collect.tensor_collector import TensorVector
 from maze_pl.core.actor_id import StepKey
@@ -173,7 +174,8 @@ class RolloutDataModule(EnvironmentDataModule):
     def _tensor_vector(self) -> Callable[..., Callable[[], TensorVector]] | None:
         """Return how to make factories of environments on the device of the policy; None for environments on the host.
 
-        Wrappers, full checks, recurrent policies and engines other than the one in this process need the host.
+        Wrappers, full checks, recurrent policies, engines other than the one in this process, and
+        numbers that torch cannot write by index need the host.
         """
         env = self._tensor_env() if self._is_array else None
         if env is None:
@@ -186,6 +188,8 @@ class RolloutDataModule(EnvironmentDataModule):
             reason = "check=full compares their observations with the spaces there"
         elif not getattr(policy, "acts_on_device", False):
             reason = "recurrent policies and state-dependent exploration need them there"
+        elif not all(can_be_written(step) for step in self.spec.steps.values()):
+            reason = "torch cannot write their numbers of type uint16, uint32 or uint64 by index"
         env.close()
         if reason is not None:
             rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")

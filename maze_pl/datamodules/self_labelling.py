@@ -134,14 +134,17 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         best: dict[int, tuple[bytes, float]] = {}
         for start, one in zip(own, found, strict=True):
             best[start] = one.record.to_bytes(), one.summaries[one.place].reward
+        env_steps = sum(summary.env_steps for one in found for summary in one.summaries)
         everywhere: dict[int, tuple[bytes, float]] = {}
-        for part in gather_objects(best):
+        n_timesteps = 0
+        for part, of_rank in gather_objects((best, env_steps)):
             everywhere |= part
+            n_timesteps += of_rank
         in_order = [everywhere[start] for start in sorted(everywhere)]
         self.episodes = BestEpisodes(epoch, [record for record, _ in in_order])
-        self.episodes.measures = {
-            "best_return": float(np.mean([reward for _, reward in in_order])),  # of all ranks
-            "n_timesteps": float(sum(summary.env_steps for one in found for summary in one.summaries)),
+        self.episodes.measures = {  # of all ranks
+            "best_return": float(np.mean([reward for _, reward in in_order])),
+            "n_timesteps": float(n_timesteps),
         }
         self.episodes.summaries = [summary for one in found for summary in one.summaries]
         self.episodes.seconds = time.perf_counter() - began

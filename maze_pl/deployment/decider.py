@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from maze_pl.agents.best_actions import best_actions
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
@@ -111,7 +112,12 @@ class Decider:
         return self._agent_ids
 
     def choose(self, actor: ActorID, batch: PolicyBatch) -> Action:
-        """Let the policy choose the action of an actor."""
+        """Let the policy choose the action of an actor.
+
+        Raises:
+            EnvContractError: A mask allows no option of a choice.
+        """
+        self._require_options(batch)
         batch.envs = self._envs
         step = self.policy.act(
             batch,
@@ -130,10 +136,22 @@ class Decider:
         self._remember(actor, policy.act(batch, deterministic=True, generator=torch.Generator()))
 
     def best_actions(self, batch: PolicyBatch, k: int) -> list[tuple[Action, float]]:
-        """Return the k most likely actions with their probabilities; see `maze_pl.deployment.candidates`."""
+        """Return the k most likely actions with their probabilities; see `maze_pl.deployment.candidates`.
+
+        Raises:
+            EnvContractError: A mask allows no option of a choice.
+        """
+        self._require_options(batch)
         space = self.spec.steps[batch.step_key].action_space
         policy = self.policy.policy if isinstance(self.policy, SearchPolicy) else self.policy
         return best_actions(policy, batch, space, self._temperature, k)[0]
+
+    def _require_options(self, batch: PolicyBatch) -> None:
+        """Refuse masks that allow no option of a choice."""
+        key = batch.step_key
+        if forbidden := forbidden_choice(self.spec.steps[key], batch.observation):
+            remedy = "call reset to continue with another state"
+            raise EnvContractError(f"{forbidden} (sub-step {key!r}); {remedy}")
 
     def action_of(self, step_key: StepKey, values: dict[str, Array]) -> Action:
         """Convert a batch of one action to the action for the environment."""

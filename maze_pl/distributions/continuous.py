@@ -52,8 +52,9 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         bounds = space.low.tobytes() + space.high.tobytes()
         stored = space.low.dtype.str
         logits = self.logits
-        # [*shape, 2] bounds, signed distance from each to the other, its fraction used on a bound; [*shape] log width
-        self._bound, self._width, self._step, self._log_width = _stored_bounds(
+        # [*shape, 2] bounds, signed distance from each to the other, its fraction on a bound;
+        # [*shape] log width; [*shape, 2] log of the fraction that is rounded to a bound
+        self._bound, self._width, self._step, self._log_width, self._log_rounded = _stored_bounds(
             bounds, stored, space.low.shape, logits.dtype, logits.device
         )
 
@@ -90,15 +91,16 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         return terms.reshape((*terms.shape[:n_leading], -1)).sum(dim=-1).to(self.logits.dtype)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.cache  # never dropped, as graphs of a device read the tensors at their addresses
 def _stored_bounds(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """Borders of a box, distances between them, half rounding steps, and logarithms of the distances.
+    """Borders of a box, distances between them, half rounding steps, and logarithms of the last two.
 
-    Borders are the outermost numbers of this type.
+    Borders are the outermost numbers of this type. Steps are fractions of the width.
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
-    limit of a step.
+    limit of a step, for densities that are comparable with those of actions inside. The logarithms
+    have no such limit, except on a border of 0, which rounding does not reach.
     """
     number: Any = np.float64 if dtype == torch.float64 else np.float32
     exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
@@ -106,7 +108,13 @@ def _stored_bounds(
     inward = np.array([np.inf, -np.inf], number)
     bound = np.where((exact - bound) * np.sign(inward) > 0, np.nextafter(bound, inward), bound)
     width = bound[..., ::-1] - bound
-    step = np.maximum((np.nextafter(bound, inward) - bound) / width, np.finfo(number).eps / 4) / 2
+    spacing = np.nextafter(bound, inward) - bound
+    step = np.maximum(spacing / width, np.finfo(number).eps / 4) / 2
+    log_spacing = np.log(np.abs(spacing), dtype=np.float64)
+    log_true = log_spacing - np.log(np.abs(width), dtype=np.float64) - np.log(2.0)
+    log_rounded = np.where(bound == 0, np.log(step), log_true)
     with torch.inference_mode(False):  # cached, and also used where gradients are computed
-        numbers = [torch.from_numpy(array.astype(number)).to(device) for array in (bound, width, step)]
-        return [*numbers, numbers[1][..., 0].log()]
+        arrays = (bound, width, step, log_rounded)
+        numbers = [torch.from_numpy(array.astype(number)).to(device) for array in arrays]
+        log_width = numbers[1][..., 0].log()
+        return [*numbers[:3], log_width, numbers[3]]

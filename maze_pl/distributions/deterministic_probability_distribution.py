@@ -132,7 +132,7 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
         return terms.reshape(self.logits.shape).sum(dim=-1)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.cache  # never dropped, as graphs of a device read the tensors at their addresses
 def _box(bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> _Box:
     """Make the tensors of a box; its bounds are rounded inwards."""
     number: Any = np.float64 if dtype == torch.float64 else np.float32

@@ -86,16 +86,18 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         """[...] log-probability of `action` [..., *shape] after rounding.
 
         A bound has the probability of all x that rounding puts there: those that are at least half a
-        rounding step further out than the next action inside.
+        rounding step further out than the next action inside. A bound of 0, which rounding does not
+        reach, has the density of `log_prob`.
         """
-        log_fraction = self._log_fraction(action)
+        distance = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
+        is_rounded = (distance <= 0) & (self._bound != 0)
+        log_fraction = torch.where(is_rounded, self._log_rounded, self._log_fraction(action))
         x = -0.5 * log_fraction.diff(dim=-1).squeeze(-1)
         mean, log_std = self._shaped(self._normal.mean), self._shaped(self._normal.log_std)
         standardised = (x - mean) * torch.exp(-log_std)
         log_slope = self._log_width + math.log(2.0) + 2.0 * (functional.logsigmoid(2.0 * x) - x)
         log_density = -0.5 * standardised.square() - log_std - _HALF_LOG_TWO_PI - log_slope
-        distance = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
-        on_low, on_high = (distance <= 0).unbind(dim=-1)
+        on_low, on_high = is_rounded.unbind(dim=-1)
         return self._total(clipped_normal_log_prob(standardised, log_density, on_low, on_high))
 
     def entropy(self) -> Tensor:

@@ -187,8 +187,12 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         """Check the first observations of a sub-step in full."""
         if key in self._unchecked:
             self._unchecked.remove(key)
-            what = f"the observation of sub-step {key!r} by {type(self.observation_conversion_dict[key]).__name__}"
+            what = f"the observation of sub-step {key!r} by {self.observation_maker(key)}"
             check_observation(observation, self._observation_spaces[key], what, exactly=True)
+
+    def observation_maker(self, key: StepKey) -> str:
+        """Return the name of the class that makes the observations of a sub-step, for messages."""
+        return type(self.observation_conversion_dict[key]).__name__
 
     @cached_property
     def _np_random(self) -> np.random.Generator | None:  # type: ignore[override]

@@ -236,7 +236,11 @@ def _mean_of(fits: Sequence[ModelValues]) -> ModelValues:
 def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float) -> list[str]:
     """Reasons to doubt the estimates."""
     found = []
-    if size < FEW_EPISODES:
+    enough = FEW_EPISODES
+    if acts.n_episodes < FEW_EPISODES:
+        found.append(f"there are only {acts.n_episodes} recorded episodes: record more")
+        enough = acts.n_episodes / 2
+    if size < enough:
         fault = f"the effective sample size of the weighted estimates is {size:.1f} episodes"
         found.append(f"{fault}: the agent acts too differently; trust fitted_q more, or record more episodes")
     n_never = int(np.isneginf(log_ratio).sum())

@@ -75,9 +75,12 @@ class KpiCalculator(ABC):
         kpi_names: Names of all KPIs that an episode may have. With them, callbacks that monitor
             another KPI are refused before training starts, instead of after the first evaluation.
             None declares nothing.
+        asks_environment: Whether it asks an environment for the KPIs, instead of computing them
+            from its arguments. Then the KPIs after each step of an episode are not known afterwards.
     """
 
     kpi_names: Collection[str] | None = None
+    asks_environment: bool = False
 
     @abstractmethod
     def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:

@@ -5,15 +5,15 @@ import io
 import math
 import os
 import time
-from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
-from lightning_utilities.core.rank_zero import rank_zero_only
+from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 
+from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
 from maze_pl.system.atomic_files import write_file
 
 _WALL_CLOCK: Final = "time_wall_clock"
@@ -31,17 +31,20 @@ class MetricsFile(Logger):
     A resumed run drops rows beyond the env steps of its checkpoint. Modules that do not count env steps
     determine the steps themselves, and a resumed run of theirs drops rows from its first step on.
 
+    If a run begins and finds the file of another run, which is possible outside of the run directory, that
+    file gets a number, as in `metrics.1.csv`.
+
     The column `time_wall_clock` has the seconds since this object was made, when a row was written.
     A resumed run continues from the seconds of the last row that it keeps.
 
     Args:
-        save_dir: Folder of the file.
+        save_dir: Folder of the file; None means the run directory.
         filename: Its name.
     """
 
-    def __init__(self, save_dir: str, filename: str = "metrics.csv") -> None:
+    def __init__(self, save_dir: str | None = None, filename: str = "metrics.csv") -> None:
         super().__init__()
-        self.save_dir, self._path = save_dir, Path(save_dir, filename)
+        self._path = log_folder(save_dir) / filename
         self._columns: list[str] = []
         self._module: _CountsEnvSteps | None = None
         self._kept_until: float | None = None  # env steps of rows of earlier commands; None: before the first step
@@ -113,7 +116,8 @@ class MetricsFile(Logger):
         """Return the rows of the file."""
         if not self._path.is_file():
             return []
-        return list(csv.DictReader(self._path.read_text(encoding="utf-8").splitlines()))
+        with self._path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
 
     def _rows_of_earlier_commands(self, step: int | None) -> list[dict[str, Any]]:
         """Return the rows up to the point of resuming, and continue with the last of them.
@@ -125,6 +129,10 @@ class MetricsFile(Logger):
         limit = self._kept_until
         if limit is None and step is not None:
             limit = step - 1
+        is_new_run = self._kept_until == 0 and any(int(row["step"] or -1) > 0 for row in rows)
+        if is_new_run and not is_in_run_directory(self._path):
+            self._rename_file()
+            return []
         if limit is not None:
             rows = [row for row in rows if int(row["step"] or -1) <= limit]
         if rows:
@@ -132,3 +140,11 @@ class MetricsFile(Logger):
             if step is not None and rows[-1]["step"] == str(step):
                 self._row = {**rows[-1], "step": step}
         return rows
+
+    def _rename_file(self) -> None:
+        """Keep the file of another run, under the first name with a number that is free."""
+        number = 1
+        while (kept := self._path.with_suffix(f".{number}{self._path.suffix}")).exists():
+            number += 1
+        self._path.rename(kept)
+        rank_zero_info(f"{self._path} is of another run: it is now {kept}")

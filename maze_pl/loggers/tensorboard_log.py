@@ -15,6 +15,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from torch.utils.tensorboard.summary import hparams
 
 from maze_pl.loggers.dashboard import Bins, Dashboard, description_of, hyperparameters
+from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
 
 _SCALARS = "scalars"  # plugin that shows numbers; readers warn of metadata without one
 _COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
@@ -24,12 +25,12 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
     """Writes event files to one folder, with configuration, hyper-parameters and distributions.
 
     Args:
-        save_dir: The run directory.
+        save_dir: Folder of the folder with the event files; None means the run directory.
         name: Folder of the event files in `save_dir`.
     """
 
-    def __init__(self, save_dir: str, name: str = "tensorboard") -> None:
-        super().__init__(save_dir, name="", version=name, default_hp_metric=False)
+    def __init__(self, save_dir: str | None = None, name: str = "tensorboard") -> None:
+        super().__init__(str(log_folder(save_dir)), name="", version=name, default_hp_metric=False)
         self.view_command = f"tensorboard --logdir {shlex.quote(self.log_dir)}"
         self._descriptions: dict[str, str] = {}
         self._described: set[str] = set()
@@ -37,8 +38,9 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
     def begin(self, config: str, command: str, env_steps: int) -> None:
         """Log configuration and command as texts and, for a new run, values for the HPARAMS tab."""
         writer = self.experiment._get_file_writer()
-        # TensorBoard drops everything in earlier files at this step or later.
-        writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
+        if env_steps > 0 or is_in_run_directory(Path(self.log_dir)):  # else earlier files are of other runs
+            # TensorBoard drops everything in earlier files at this step or later.
+            writer.add_event(Event(step=env_steps + 1, session_log=SessionLog(status=SessionLog.START)))
         if env_steps == 0:
             content = yaml.safe_load(config)
             metrics = dict.fromkeys([*_COMPARED, *_final_returns(content)], 0.0)

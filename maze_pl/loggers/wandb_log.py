@@ -14,27 +14,33 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard, hyperparameters
-from maze_pl.system.atomic_files import write_file
+from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, write_file
+
+_RECORD = Path("wandb", "maze_pl.json")
 
 
 class WandbLog(Dashboard):
     """Logs a run to Weights & Biases: online if logged in, else to files for `wandb sync`.
 
-    A resumed run continues as the same W&B run. Its history is append-only: points that a killed
+    A resumed run continues as the same W&B run, whose id is in `wandb/maze_pl.json` in the run
+    directory, or in `save_dir` without a run. Its history is append-only: points that a killed
     run logged after its last checkpoint stay, and are not logged again. W&B's environment
     variables, such as WANDB_PROJECT, set the destination; by default it is the project `maze_pl`
     and the name of the run directory.
 
     Args:
-        save_dir: The run directory; files go to its folder `wandb/`.
+        save_dir: Folder whose folder `wandb/` gets the files; None means the run directory.
     """
 
     name = version = ""
 
-    def __init__(self, save_dir: str) -> None:
+    def __init__(self, save_dir: str | None = None) -> None:
         super().__init__()
-        self._folder = Path(save_dir)
-        self._record = self._folder / "wandb" / "maze_pl.json"
+        self._folder = log_folder(save_dir)
+        has_run = bool(os.environ.get(RUN_DIR_VARIABLE))
+        self._record = (log_folder(None) if has_run else self._folder) / _RECORD
+        self._continued: Path | None = self._record  # None: the record is of another run
         self._run: Any = None
         self._logged: dict[str, int] = {}  # name -> env steps of its last point
 
@@ -47,11 +53,11 @@ class WandbLog(Dashboard):
         import wandb  # costs half a second, in runs that log to it only
 
         record: dict[str, Any] = {}
-        if self._record.is_file():
-            record = json.loads(self._record.read_text(encoding="utf-8"))
+        if self._continued is not None and self._continued.is_file():
+            record = json.loads(self._continued.read_text(encoding="utf-8"))
         identity = record.get("id") or uuid.uuid4().hex[:8]
         self._logged = record.get("logged", {})
-        self._record.parent.mkdir(parents=True, exist_ok=True)  # else its files would go elsewhere
+        (self._folder / "wandb").mkdir(parents=True, exist_ok=True)  # else its files would go elsewhere
         settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has the console output
         if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
             settings["x_transaction_log_flush_interval"] = 1.0  # a killed run would lose 15 seconds
@@ -84,6 +90,10 @@ class WandbLog(Dashboard):
         """Log the configuration, as run config and as a text, and the command."""
         import wandb
 
+        if env_steps == 0 and not is_in_run_directory(self._record):
+            self._continued = None
+        elif env_steps > 0 and not self._record.is_file():  # earlier versions kept it there
+            self._continued = self._folder / _RECORD
         content = yaml.safe_load(config)
         values = {**content, "command": command}
         if content.get("hyperparameters") is not None:

@@ -66,9 +66,17 @@ def component_options(groups: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def resume_options(run_dir: str, keys: Mapping[str, Any]) -> list[str]:
-    """Return the options of `maze-pl fit` that continue a run with other values of some keys."""
-    words = ["--resume", run_dir]
+def resume_options(run_dir: str, groups: Mapping[str, Any], keys: Mapping[str, Any]) -> list[str]:
+    """Return the options of `maze-pl fit` that continue a run with other components and values.
+
+    Args:
+        run_dir: Directory of the run.
+        groups: As in `fit_options`.
+        keys: As in `fit_options`; they also change the given components.
+    """
+    words = ["--resume", run_dir, *component_options(groups)]
+    if "algorithm" in groups:
+        words += ["--model", _component("algorithm", groups["algorithm"])]
     return [*words, *_options(keys, _algorithm_of(["fit", *words]))]
 
 

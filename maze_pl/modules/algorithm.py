@@ -21,6 +21,7 @@ from maze_pl.modules.learning_rates import LearningRates
 from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
+from maze_pl.modules.optimization.frozen_parameters import frozen_names, restore_frozen
 from maze_pl.modules.optimization.gradient_step import GradientSteps, divergence
 from maze_pl.modules.optimization.network_parts import networks_with_norms
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice, OptimizerOptions
@@ -38,9 +39,8 @@ Inputs = TypeVar("Inputs")
 class AlgorithmModule(RunModule):
     """A learning algorithm. Subclasses write `training_step`, which calls `gradient_step` any number of times.
 
-    A subclass declares as `batch_type` what it learns from; a data module that delivers something
-    else is refused before environments are made. Hooks for subclasses, besides those of Lightning,
-    are described by `AlgorithmHooks`.
+    A subclass declares as `batch_type` what it learns from; other data is refused before there are
+    environments. Hooks for subclasses, besides those of Lightning, are described by `AlgorithmHooks`.
 
     Networks are passed ready-made as `actor_critic`, or are built by `networks` from the
     specification: at once if `spec` is given, otherwise from the specification of the data module
@@ -48,8 +48,7 @@ class AlgorithmModule(RunModule):
     the specification, see `AutomaticModelComposer`.
 
     Args:
-        networks: Composer that builds policy and critic; `auto`, the default, for networks that
-            fit the spaces.
+        networks: Composer of policy and critic; by default `auto`, for networks that fit the spaces.
         spec: Observations and actions of the agent; the command line takes it from the data module.
         actor_critic: Ready-made networks, instead of `networks`.
         lr: Learning rate: a number or a schedule.
@@ -244,9 +243,8 @@ class AlgorithmModule(RunModule):
 
         Args:
             loss: Function from the minibatch to a scalar, or a scalar.
-            minibatch: Input of the function. It can be traced if it is a dict from step keys to
-                objects with `tensors`, `with_tensors` and `structure`, such as `PolicySamples` and
-                `TransitionBatch`.
+            minibatch: Input of the function. It can be traced if it maps step keys to objects with
+                `tensors`, `with_tensors` and `structure`, as `PolicySamples` and `TransitionBatch`.
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
                 optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
                 learning rates that they were created with, see `follow_learning_rate`.
@@ -335,7 +333,8 @@ class AlgorithmModule(RunModule):
             raise ValueError(f"precision={precision!r} scales losses, which is not supported; use bf16-mixed")
 
     def on_train_start(self) -> None:
-        """Give optimisers the options of the configuration, and restore or seed random generators."""
+        """Give optimisers the configured options; restore frozen parameters and random generators."""
+        restore_frozen(self, self.trainer.optimizers, self._restored, self.trainer.ckpt_path)
         if not self._schedulers.is_active:
             self._optimizer_options.restore_options()
         self._modules_at_rest = self._optimizer_options.modules_at_rest()
@@ -384,7 +383,8 @@ class AlgorithmModule(RunModule):
         """
         self._finish_updates(alone=self.saves_alone)
         super().on_save_checkpoint(checkpoint)
-        add_to_checkpoint(checkpoint, optimized=names_by_group(self, self.trainer.optimizers))
+        optimized = names_by_group(self, self.trainer.optimizers)
+        add_to_checkpoint(checkpoint, optimized=optimized, frozen=frozen_names(self, self.trainer.optimizers))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state added by `on_save_checkpoint`; build the networks if necessary.

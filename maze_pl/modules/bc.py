@@ -77,6 +77,7 @@ class BC(AlgorithmModule):
 
     batch_type: ClassVar[type] = TrajectoryBatch
     topic = "ImitationEvents"
+    step_unit: ClassVar[str] = "acts"
     statistics: ClassVar[Mapping[str, str]] = {"policy_loss": "mean of -log pi of the demonstrated actions"}
 
     def __init__(

@@ -26,6 +26,7 @@ class AlgorithmHooks:
         topic: Section of the logs in which recorded values appear.
         statistics: Name of a recorded value -> one line that describes it, for statistics that shipped
             algorithms do not record.
+        step_unit: Unit of `env_steps` on the console, for algorithms that count something else.
     """
 
     batch_type: ClassVar[type] = object
@@ -33,6 +34,7 @@ class AlgorithmHooks:
     head_distributions: ClassVar[DistributionOverrides] = []
     topic = "ActorCriticEvents"
     statistics: ClassVar[Mapping[str, str]] = {}
+    step_unit: ClassVar[str] = "env steps"
 
     def on_networks_ready(self) -> None:
         """Prepare for training once `networks`, `policy` and `critic` exist; called once.

@@ -1,5 +1,6 @@
 """Choice of an algorithm's networks: a composer, or networks that fit the spaces."""
 
+from inspect import getattr_static
 from typing import Any, Literal, NamedTuple, Protocol
 
 import pytorch_lightning as pl
@@ -81,7 +82,9 @@ def spec_of_data(trainer: pl.Trainer) -> Spec:
     """
     if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
         raise ValueError("networks built in a spawned process are lost: give spec=data.spec, or use strategy=ddp")
-    spec = getattr(getattr(trainer, "datamodule", None), "spec", None)
+    data: Any = getattr(trainer, "datamodule", None)
+    # A property is not called to find out that it exists: its errors would be taken for its absence.
+    spec = None if getattr_static(data, "spec", None) is None else data.spec
     if not isinstance(spec, Spec):
         raise ValueError("networks need a specification: give one as spec=..., or a data module that has one")
     return spec

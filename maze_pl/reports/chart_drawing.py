@@ -13,7 +13,6 @@ COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e
 """Colours that differ with every kind of colour vision: Okabe and Ito 2008, the yellow darkened."""
 _STYLES: Final = ("-", "--", "-.", ":")
 _INK: Final = "#1a1a19"
-_X_LABELS: Final = {"env_steps": "env steps", "wall_clock": "wall clock (minutes)"}
 _INCHES: Final = (6.4, 3.6)
 _MOST_LETTERS: Final = 70
 _FEW_POINTS: Final = 30
@@ -76,7 +75,8 @@ def _draw(axes: Any, chart: Chart) -> None:
     for index, band in enumerate(chart.bands):
         _draw_band(axes, band, scale, COLOURS[index % len(COLOURS)], _STYLES[index // len(COLOURS) % len(_STYLES)])
     axes.set_title(_text(short_name(chart.statistic)), fontsize=10, loc="left", color=_INK, parse_math=False)
-    axes.set_xlabel(_X_LABELS[chart.x_axis], color=_INK)
+    label = chart.step_unit if chart.x_axis == "env_steps" else "wall clock (minutes)"
+    axes.set_xlabel(label, color=_INK)
     axes.tick_params(colors=_INK)
     axes.grid(visible=True, alpha=0.25, color=_INK, linewidth=0.5)
     for side, spine in axes.spines.items():

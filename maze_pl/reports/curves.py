@@ -11,6 +11,7 @@ from maze_pl.config.search_path import ConfigurationError, suggestion
 from maze_pl.reports.run_groups import RunGroup
 from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
 from maze_pl.runs.metrics import STEP_COLUMN, WALL_CLOCK_COLUMN, Column, read_columns, wall_clock
+from maze_pl.runs.step_units import ENV_STEPS, step_units_of
 
 XAxis = Literal["env_steps", "wall_clock"]
 Line = np.ndarray[Any, np.dtype[np.float64]]
@@ -28,7 +29,7 @@ class Curve:
 
     Attributes:
         run: The run directory.
-        x: [n] env steps or seconds, ascending.
+        x: [n] steps or seconds, ascending.
         y: [n] values.
     """
 
@@ -66,11 +67,13 @@ class Chart:
         statistic: Its name.
         x_axis: Meaning of the horizontal axis.
         bands: One for each group that has logged it.
+        step_unit: Unit of the steps of their runs.
     """
 
     statistic: str
     x_axis: XAxis
     bands: list[Band]
+    step_unit: str = ENV_STEPS
 
 
 Metrics = dict[Path, dict[str, Column]]
@@ -161,7 +164,8 @@ def chart(groups: Sequence[RunGroup], metrics: Metrics, statistic: str, x_axis: 
                 curves.append(curve)
         if curves:
             bands.append(band(group.name, curves))
-    return Chart(statistic, x_axis, bands)
+    runs = [run for group in groups for run in group.runs]
+    return Chart(statistic, x_axis, bands, step_units_of(runs))
 
 
 def _curve(run: Path, columns: dict[str, Column], statistic: str, x_axis: XAxis, smooth: int) -> Curve:

@@ -11,6 +11,7 @@ from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.reports.archive_values import TensorShape, archive_values
 from maze_pl.reports.plain_text import bounded
 from maze_pl.runs.provenance import PROVENANCE_FILE, is_provenance, recorded_provenance
+from maze_pl.runs.step_units import step_unit
 
 Facts = dict[str, Any]
 """Name -> number, text, list or nested facts."""
@@ -138,7 +139,7 @@ def _checkpoint(values: Mapping[str, Any]) -> Facts:
         "format": bounded(entry.get("format")),
         "maze_pl": bounded(entry.get("version")),
         "module": bounded(entry.get("class_path")),
-        "env steps": bounded(entry.get("env_steps")),
+        bounded(step_unit(provenance)): bounded(entry.get("env_steps")),
         "epoch": bounded(values.get("epoch")),
         "gradient steps": bounded(values.get("global_step")),
         "parameters": _parameters(values["state_dict"]),
@@ -203,7 +204,7 @@ def _bundle(path: Path) -> Facts:
         "maze_pl": bounded(manifest.get("maze_pl")),
         "module": bounded(manifest.get("algorithm")),
         "checkpoint": bounded(checkpoint.get("name")),
-        "env steps": bounded(checkpoint.get("env_steps")),
+        bounded(step_unit(manifest.get("provenance"))): bounded(checkpoint.get("env_steps")),
         "decisions of the test": bounded(parity.get("decisions")),
         "contained wrappers": [str(one.get("name")).rpartition(".")[2] for one in wrappers],
         **provenance_facts(manifest.get("provenance")),

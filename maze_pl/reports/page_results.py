@@ -12,6 +12,7 @@ from maze_pl.reports.run_facts import COMPARISON, read_json, trust_option
 from maze_pl.runs.intervals import Interval, estimate
 from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.seed_results import FINAL_FILE
+from maze_pl.runs.step_units import step_units_of
 
 _HEAD: Final = ("episodes", "mean", "95% interval", "IQM", "95% interval of the IQM")
 _PAGE: Final = "comparison.html"
@@ -54,9 +55,8 @@ def final_section(runs: Sequence[Path]) -> Markup:
     parts: list[Content] = [missing(f"{note} To evaluate the best policy:", command)]
     last = _last_evaluations(runs)
     if last:
-        parts.insert(
-            0, table(["run", "evaluator", "env steps", "mean return", "standard deviation", "episodes"], last, 2)
-        )
+        head = ["run", "evaluator", step_units_of(runs), "mean return", "standard deviation"]
+        parts.insert(0, table([*head, "episodes"], last, 2))
         parts.insert(0, element("p", "The last evaluation during training:"))
     return section("Final evaluation", *parts)
 
@@ -138,7 +138,8 @@ def kpi_section(runs: Sequence[Path]) -> Markup:
             if last is not None:
                 rows.append([run.name, source, kpi, number(columns["step"][last]), number(columns[name][last])])
     if rows:
-        return section("KPIs", table(["run", "source", "KPI", "env steps", "last mean"], rows, 3))
+        head = ["run", "source", "KPI", step_units_of(runs), "last mean"]
+        return section("KPIs", table(head, rows, 3))
     reason = "No KPIs were logged: the environment has no KpiCalculator, or no episode has ended yet."
     return section("KPIs", missing(reason))
 
@@ -175,10 +176,12 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     parts: list[Content] = [element("p", element("b", sentence)), table(["entry", "metric", *_HEAD], rows, 2)]
     differences = _difference_rows(content)
     if differences:
-        head = ["entry", "baseline", "metric", "difference", "95% interval", "probability of improvement"]
-        head.append("episodes needed")
         parts.append(element("h3", "Differences on the same episodes"))
-        parts.append(table(head, differences, 3))
+    for name, is_chosen in (("improvement", True), ("a higher value", False)):
+        shown = [row for row in differences if (row[2] == str(content.get("metric"))) == is_chosen]
+        if shown:
+            head = ["entry", "baseline", "metric", "difference", "95% interval"]
+            parts.append(table([*head, f"probability of {name}", "episodes needed"], shown, 3))
     played = f"{number(content.get('n_episodes'))} episodes of each, from seed {content.get('seed')}; {file}"
     parts.append(element("p", played, class_="muted"))
     if (file.parent / _PAGE).is_file():

@@ -29,6 +29,7 @@ from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, t
 from maze_pl.reports.run_groups import grouped_runs
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.seed_results import read_values
+from maze_pl.runs.step_units import step_unit_of
 
 _VIEW: Final = "view.html"
 _LARGEST_PICTURE: Final = 5_000_000
@@ -79,7 +80,7 @@ def _header(title: str, reported: ReportedRuns) -> Markup:
         tiles = {"runs that have ended": f"{ended} of {len(reported.runs)}"}
     else:
         for name, value in values.items():
-            if name == "env steps" or "return" in name:
+            if name == step_unit_of(reported.runs[0]) or "return" in name:
                 tiles[name] = number(value)
     provenance = run_provenance(reported.runs[0])
     git = provenance[-1]["git"] if provenance else None

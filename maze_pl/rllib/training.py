@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -66,12 +67,15 @@ class RLlibTraining:
         self._next_episode = int(state["next_episode"]) if state else 0
         self._n_env_steps = int(state["rllib_steps"]) if state else 0
         self._is_q = options.learns_values
+        self._wrapper_statistics = source.wrapper_statistics
+        self._n_merges = 0
         config = self._config(options, networks)
+        self._has_workers = config.num_env_runners > 0
+        self._n_envs_of_worker = config.num_envs_per_env_runner
         self._undo = contextlib.ExitStack()
         try:
             join_cluster(options.address, self._undo)
-            n_envs = config.num_envs_per_env_runner
-            register_env(_ENVIRONMENT, EnvironmentMaker(source, self._next_episode, n_envs))
+            self._register_environments()
             self._undo.callback(_forget_registrations)
             self._undo.callback(_set_determinism, *_determinism())
             self._algorithm = config.build_algo()
@@ -122,9 +126,7 @@ class RLlibTraining:
         reports = self._reports()
         self._next_episode = max([self._next_episode, *(report.next_episode for report in reports)])
         self._n_env_steps += int(result.get("env_runners", {}).get("num_env_steps_sampled", 0))
-        states = [report.wrapper_statistics for report in reports if report.wrapper_statistics]
-        if states:
-            self._of_each_env(partial(_load_statistics, merge(states)))
+        self._share_statistics(reports, merge)
         summaries = [summary for report in reports for summary in report.summaries]
         weights, statistics = self._weights(), self._learner_statistics(result)
         return RLlibIteration(
@@ -135,6 +137,31 @@ class RLlibTraining:
             summaries=summaries,
             seconds=time.perf_counter() - began,
         )
+
+    def _share_statistics(
+        self, reports: list[EnvReport], merge: Callable[[list[dict[str, Any]]], dict[str, Any]]
+    ) -> None:
+        """Give all environments, also later ones, the merged statistics of their wrappers.
+
+        An environment in the place of one whose worker has died may not have had the merged
+        statistics of the previous iteration, to which the others have added. It gets them now, and
+        what it has added is dropped.
+        """
+        current = [report for report in reports if report.n_merges == self._n_merges]
+        states = [report.wrapper_statistics for report in current if report.wrapper_statistics]
+        if states:
+            self._wrapper_statistics = merge(states)
+        self._n_merges += 1
+        if self._wrapper_statistics:
+            self._of_each_env(partial(_load_statistics, self._wrapper_statistics, self._n_merges))
+        if self._has_workers:
+            self._register_environments()
+
+    def _register_environments(self) -> None:
+        """Tell RLlib how to make environments that continue from here, also for new workers."""
+        source = replace(self._source, wrapper_statistics=self._wrapper_statistics)
+        maker = EnvironmentMaker(source, self._next_episode, self._n_envs_of_worker)
+        register_env(_ENVIRONMENT, maker)
 
     def _of_each_env(self, function: Callable[[Any], Any]) -> list[Any]:
         """Call a function with each environment, in the worker that it lives in."""
@@ -204,6 +231,7 @@ class RLlibTraining:
         group = self._algorithm.learner_group
         group.set_state({"learner": from_tensors(state["learner"])})
         group.foreach_learner(partial(_load_kl_coefficients, state["kl_coefficients"]))
+        group.foreach_learner(partial(_continue_schedules, self._n_env_steps))
         self._algorithm.metrics.set_state({"stats": dict(state["metrics"])})
         of_workers = self._algorithm.env_runner_group
         load = partial(_load_steps, self._n_env_steps)
@@ -245,8 +273,8 @@ def _report(env: Any) -> EnvReport:
     return report
 
 
-def _load_statistics(wrapper_statistics: Mapping[str, Any], env: Any) -> None:
-    env.load_statistics(wrapper_statistics)
+def _load_statistics(wrapper_statistics: Mapping[str, Any], n_merges: int, env: Any) -> None:
+    env.load_statistics(wrapper_statistics, n_merges)
 
 
 def _load_steps(n_env_steps: int, runner: Any, *_: Any, **__: Any) -> None:
@@ -263,3 +291,18 @@ def _kl_coefficients(learner: Any, *_: Any, **__: Any) -> dict[str, float]:
 def _load_kl_coefficients(coefficients: Mapping[str, float], learner: Any, *_: Any, **__: Any) -> None:
     for name, value in coefficients.items():
         learner.curr_kl_coeffs_per_module[name].data.fill_(value)
+
+
+def _continue_schedules(n_env_steps: int, learner: Any, *_: Any, **__: Any) -> None:
+    """Set learning rates and entropy coefficients to those of the options before the first update.
+
+    Args:
+        n_env_steps: RLlib's count of steps, on which schedules depend.
+        learner: RLlib's learner, whose optimisers have the learning rates of the earlier run.
+    """
+    for optimizer, schedule in learner._optimizer_lr_schedules.items():
+        learner._set_optimizer_lr(optimizer, lr=schedule.update(timestep=n_env_steps))
+    coefficients = getattr(learner, "entropy_coeff_schedulers_per_module", None)  # DQN has none
+    if coefficients is not None:
+        for name in map(str, learner.module.keys()):
+            coefficients[name].update(timestep=n_env_steps)

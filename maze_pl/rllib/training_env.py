@@ -48,12 +48,14 @@ class EnvReport:
         env_steps: Environment time that passed.
         next_episode: Number of the episode after the current one.
         wrapper_statistics: Statistics of its wrappers, by name.
+        n_merges: How often the statistics of all environments had been merged when it got them.
     """
 
     summaries: list[EpisodeSummary] = field(default_factory=list)
     env_steps: int = 0
     next_episode: int = 0
     wrapper_statistics: dict[str, Any] = field(default_factory=dict)
+    n_merges: int = 0
 
 
 class TrainingEnv:
@@ -84,6 +86,7 @@ class TrainingEnv:
         self._next_episode = first_episode
         self._stack = wrapper_stack(self.env)
         self._time = 0
+        self._n_merges = 0
         self._report = EnvReport(next_episode=first_episode)
         if wrapper_statistics:
             self.load_statistics(wrapper_statistics)
@@ -121,11 +124,18 @@ class TrainingEnv:
         report, self._report = self._report, EnvReport()
         report.next_episode = self._next_episode
         report.wrapper_statistics = shared_states_of(self._stack)
+        report.n_merges = self._n_merges
         return report
 
-    def load_statistics(self, wrapper_statistics: Mapping[str, Any]) -> None:
-        """Replace the statistics of the wrappers."""
+    def load_statistics(self, wrapper_statistics: Mapping[str, Any], n_merges: int = 0) -> None:
+        """Replace the statistics of the wrappers.
+
+        Args:
+            wrapper_statistics: The statistics, by name.
+            n_merges: How often those of all environments have been merged.
+        """
         load_shared_states(self._stack, wrapper_statistics)
+        self._n_merges = n_merges
 
     def close(self) -> None:
         """Close the environment."""
@@ -140,6 +150,9 @@ class TrainingEnv:
 def action_of(value: Any, space: spaces.Dict) -> Action:
     """Convert an action of RLlib to the action of an environment.
 
+    Values of a Box are clipped at its bounds, as the vector environments of maze_pl do. RLlib
+    learns from the action as it was drawn.
+
     Args:
         value: Value of the only head, or head -> value.
         space: Action space of the sub-step.
@@ -148,8 +161,12 @@ def action_of(value: Any, space: spaces.Dict) -> Action:
     values = value if isinstance(value, Mapping) else dict.fromkeys(heads, value)
     action: dict[str, Any] = {}
     for head, part in heads.items():
-        is_number = isinstance(part, spaces.Discrete)
-        action[head] = int(values[head]) if is_number else np.array(values[head], dtype=part.dtype)
+        if isinstance(part, spaces.Discrete):
+            action[head] = int(values[head])
+            continue
+        action[head] = np.array(values[head], dtype=part.dtype)  # a copy
+        if isinstance(part, spaces.Box):
+            np.clip(action[head], part.low, part.high, out=action[head])
     return action
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from maze_pl.agents import TorchPolicy
 from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, dump, find, read
+from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, find, read
 from maze_pl.core.actor_id import ActorID
-from maze_pl.migration.documented import TRAINING, component_options, fit_options, product, resume_options
+from maze_pl.migration.documented import TRAINING, fit_options, product, resume_options
 from maze_pl.migration.documented_names import GROUPS
 from maze_pl.modules import AlgorithmModule
 from maze_pl.run_context.commands import assembled_configuration, assembled_data, run_command, silenced
@@ -151,11 +151,8 @@ class RunContext:
         is_run = self._run_dir is not None and (self._run_dir / RUN_CONFIG).is_file()
         self.continues = is_run and configuration is None and self._only_completes(groups)
         if self.continues:
-            words = resume_options(str(self._run_dir), described)
             others = {name: node for name, node in groups.items() if name not in self._objects}
-            words += component_options(others)
-            if "algorithm" in others:  # with other values of its arguments, or the same
-                words += ["--model", dump(others["algorithm"])]
+            words = resume_options(str(self._run_dir), others, described)
         else:
             words = fit_options(groups, described, root)
             if self._run_dir is not None:
@@ -295,8 +292,8 @@ class RunContext:
             episodes: Number of episodes.
             seed: Determines the episodes and the policy's random numbers.
             policy: A policy as `maze_pl.rollout` takes it; None means that of the trained agent.
-            options: Further arguments of `maze_pl.rollout`, such as `max_steps` and `record`. Those
-                that the run determines, such as `wrappers`, are replaced.
+            options: Further arguments of `maze_pl.rollout`, such as `max_steps` and `record`;
+                `env`, `wrappers`, `action_masks` and `max_agents` replace those of the run.
 
         Returns:
             The trajectories, in the order of the episodes.

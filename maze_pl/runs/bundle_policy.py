@@ -79,6 +79,7 @@ class BundlePolicy:
             deterministic,
             uniforms=uniforms,
             agent_id=self._agents(batch),
+            check_masks=False,  # rollouts play on, as with the policy that was exported
         )
         return PolicyStep(decision.action, policy_state=decision.state or None)
 
@@ -97,7 +98,11 @@ class BundlePolicy:
         _require_no_temperature(temperature)
         step = self._policy.spec[batch.step_key]
         decision = self._policy.decide(
-            batch.observation, batch.step_key, batch.policy_state, agent_id=self._agents(batch)
+            batch.observation,
+            batch.step_key,
+            batch.policy_state,
+            agent_id=self._agents(batch),
+            check_masks=False,
         )
         found: dict[str, Any] = {}
         for head, space in step["actions"].items():

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.config.trust import Trust, extend_import_path, foreign_names, import_folders, refusal, require_modules
+from maze_pl.config.trust import (
+    Trust,
+    UntrustedError,
+    extend_import_path,
+    foreign_names,
+    import_folders,
+    refusal,
+    require_modules,
+)
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
 
@@ -116,9 +124,7 @@ def _make(
         extend_import_path(import_folders(run_dir))
         require_modules(node, run_dir)
     elif foreign := foreign_names(node, import_folders(run_dir)):
-        option = "trust=True (or `--policy.trust true` for policy/torch_policy)"
-        remedy = f"if you trust its origin, use {option}"
-        raise ConfigurationError(f"{refusal(path, foreign, run_dir)}; {remedy}")
+        raise UntrustedError(refusal(path, foreign, run_dir))
     try:
         if not is_trusted or isinstance(import_object(node["class_path"]), type):
             import_class(node["class_path"], base, f"{path}: ")

@@ -2,18 +2,21 @@
 
 import inspect
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.config.factories import Factory
+from maze_pl.config.trust import UntrustedError
 from maze_pl.core.class_path import import_object
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import name_of
 from maze_pl.runs.bundle_policy import BundlePolicy
 from maze_pl.runs.compatibility import require_same_spaces
+
+_TRUST_REMEDY: Final = "if you trust its origin, use --policy.trust true, or trust=True in Python"
 
 
 def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
@@ -28,7 +31,7 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
 
     Raises:
         TypeError: It is not a policy.
-        ValueError: There is no such policy, or it is for other spaces.
+        ValueError: There is no such policy, it is for other spaces, or loading it needs trust.
     """
     if isinstance(policy, str):
         policy = Factory(policy)
@@ -52,7 +55,10 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
         }
         configured = {**getattr(policy, "init_args", {}), **getattr(policy, "keywords", {})}
         names = inspect.signature(target).parameters.keys() & available.keys() - configured
-        policy = policy(**{name: available[name] for name in names})
+        try:
+            policy = policy(**{name: available[name] for name in names})
+        except UntrustedError as error:  # of `maze_pl.load`, which takes options of the policy
+            raise UntrustedError(error.fault, _TRUST_REMEDY) from None
     if isinstance(policy, nn.Module):
         policy = getattr(policy, "policy", policy)  # of an algorithm
     if isinstance(policy, BundlePolicy):

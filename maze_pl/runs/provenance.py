@@ -84,7 +84,7 @@ def is_provenance(value: Any) -> TypeGuard[Provenance]:
         return False
     if not isinstance(value.get("versions"), dict) or not isinstance(value.get("git"), dict | None):
         return False
-    texts = all(isinstance(value.get(name, ""), str) for name in ("started", "configuration", "summary"))
+    texts = all(isinstance(value.get(name, ""), str) for name in ("started", "configuration", "summary", "step_unit"))
     return texts and isinstance(value.get("machine", {}), dict)
 
 

@@ -23,6 +23,8 @@ from maze_pl.core.spaces import MaskError, no_value
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
 from maze_pl.envs import wrappers as ours
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.building import Env, load_shared_states, make_wrapped, shared_states_of, wrapper_stack
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.kept_frames import KeptFrames
@@ -232,7 +234,7 @@ def rollout(
 
     Args:
         env: Builds one environment, or is one, which plays one episode after the other and is then
-            closed; a plain gymnasium environment is adapted.
+            closed; a plain gymnasium environment or an array environment is adapted.
         policy: A policy; a trained module; a class path or callable that makes a policy from any of
             `action_spaces_dict`, `masks` (by sub-step), `spec` and `env` (a sample that is not
             played in); `random`; `heuristic` for the policy that the environment names; or the
@@ -289,6 +291,8 @@ def rollout(
         raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
     end = first_episode + episodes
     check_room_for_environments("n_envs", n_envs)
+    if isinstance(env, ArrayEnv):
+        env = ArrayMazeEnv(env)
     is_single = isinstance(env, gymnasium.Env)
     group_size = 1 if is_single else n_envs
     step_timeout = None if engine is None else engine.step_timeout

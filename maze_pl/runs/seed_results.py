@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from maze_pl.runs.intervals import CONFIDENCE, Estimate, estimate
+from maze_pl.runs.step_units import step_unit_of
 from maze_pl.runs.tables import aligned, interval_text, number_text
 from maze_pl.system.atomic_files import write_file
 
@@ -80,7 +81,7 @@ def read_values(metrics: Path) -> dict[str, float]:
     KPIs of the last one; without evaluators, the same of training.
 
     Args:
-        metrics: The `metrics.csv` of a run.
+        metrics: The `metrics.csv` in a run directory.
 
     Returns:
         Name of the statistic -> value; empty without a file, or if it is damaged.
@@ -88,16 +89,16 @@ def read_values(metrics: Path) -> dict[str, float]:
     try:
         with metrics.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        return _values(rows)
+        return _values(rows, step_unit_of(metrics.parent))
     except (OSError, ValueError, KeyError, TypeError, csv.Error):  # the last four of a damaged file
         return {}
 
 
-def _values(rows: Sequence[Mapping[str, str]]) -> dict[str, float]:
-    """Return the statistics of `read_values` from the rows of a file."""
+def _values(rows: Sequence[Mapping[str, str]], unit: str) -> dict[str, float]:
+    """Return the statistics of `read_values` from the rows of a file, and the steps in a unit."""
     if not rows:
         return {}
-    values = {"env steps": float(rows[-1]["step"])}
+    values = {unit: float(rows[-1]["step"])}
     columns = list(rows[0])
     sources = [name.removesuffix(_RETURN) for name in columns if name.endswith(_RETURN)]
     sources = [source for source in sources if source != "train"] or sources

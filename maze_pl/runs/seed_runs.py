@@ -4,6 +4,7 @@ This process trains nothing: it starts a `maze-pl fit` for each seed in a run di
 folder, passes signals on, and reads the results from the run directories.
 """
 
+import shlex
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from maze_pl.config.assembling import TRUST_OPTION
+from maze_pl.config.assembling import TRUST_OPTION, foreign_options
 from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.run_output import RunOutput, say
 from maze_pl.runs.run_processes import RunProcesses, n_cores
 from maze_pl.runs.seed_results import SeedResult, read_results, table_of_seeds, write_results
@@ -75,6 +77,7 @@ class SeedRuns:
             is_kept = seed in known and seed not in commands
             new = SeedResult(seed, run_dir)
             self._results[seed] = replace(known[seed], run_dir=run_dir) if is_kept else new
+        self._plan = plan
         self._folder = folder
         self._commands = commands
         self._n_parallel = n_parallel
@@ -132,19 +135,46 @@ class SeedRuns:
         ended = [self._results[seed].exit_status for seed in self._commands]
         return {*ended} - {None} == {_IMPOSSIBLE}
 
-    def report(self, needs_trust: bool) -> int:
-        """Print the table, and return the exit status of the command.
+    def report(self, is_trusted: bool) -> int:
+        """Print the table and the next commands, and return the exit status of the command.
 
         Args:
-            needs_trust: Whether a command that continues needs `--trust`.
+            is_trusted: Whether the command has `--trust`.
         """
         results = list(self._results.values())
         self.write()
         sys.stdout.write(f"\n{table_of_seeds(results)}\n\n")
-        sys.stdout.write(f"directory of all seeds: {self._folder}\nnext:\n")
+        sys.stdout.write(f"directory of all seeds: {self._folder}\n")
+        folder = shlex.quote(str(self._folder))
+        ended = {seed: self._results[seed].exit_status for seed in self._commands}
+        refused = [str(seed) for seed, status in ended.items() if status == _IMPOSSIBLE]
+        if refused:
+            sys.stdout.write(f"{_refusal_text(refused)}\n")
+        commands: list[str] = []
         if not all(result.counts for result in results):
-            option = f" {TRUST_OPTION}" if needs_trust else ""
-            sys.stdout.write(f"  maze-pl fit --resume {self._folder}{option}\n")
-        sys.stdout.write(f"  tensorboard --logdir {self._folder}\n")
+            options = self._trust_option(is_trusted) + (" --OPTION VALUE" if refused else "")
+            commands.append(f"maze-pl fit --resume {folder}{options}")
+        if any(self._folder.rglob("events.out.tfevents.*")):
+            commands.append(f"tensorboard --logdir {folder}")
+        if commands:
+            sys.stdout.write("\n  ".join(["next:", *commands]) + "\n")
         sys.stdout.flush()
         return int(any(result.status != "finished" for result in results))
+
+    def _trust_option(self, is_trusted: bool) -> str:
+        """Return ` --trust` if a command that continues needs it, else nothing."""
+        is_needed = is_trusted
+        if not is_trusted:
+            try:
+                is_needed = bool(foreign_options(["fit", *self._plan.options, *self._plan.changes]))
+            except ConfigurationError:  # a file is gone in the meantime, which continuing reports
+                is_needed = False
+        return f" {TRUST_OPTION}" if is_needed else ""
+
+
+def _refusal_text(seeds: list[str]) -> str:
+    """Return the remedy for seeds with impossible commands, which fail again without a change."""
+    named = f"seed {seeds[0]} was" if len(seeds) == 1 else f"seeds {', '.join(seeds)} were"
+    fault = f"{named} refused, see the message above: without a change the next command fails, too"
+    remedy = "add an option to it, or correct the configuration and start all seeds in another folder"
+    return f"{fault}; {remedy}"

@@ -20,7 +20,8 @@ class SimpleStatsLoggingSetup:
 
     Lightning loggers write the statistics elsewhere, as in a `Trainer`: one of Lightning's,
     `TensorBoardLog` or `WandbLog` from `maze_pl.callbacks`, or a subclass of `Logger` with a custom
-    `log_metrics`.
+    `log_metrics`. Further blocks with the same environment continue the env steps of the first one
+    in the logs, and the totals in the statistics.
 
     Example:
         >>> from maze_pl import SimpleStatsLoggingSetup
@@ -73,7 +74,8 @@ class SimpleStatsLoggingSetup:
         n_unfinished = self.env.n_unfinished
         prefix = self.env.logging_prefix or "main"
         summaries = self.env.drain_episode_summaries()
-        self.statistics = log_episodes(summaries, self.env.pubsub.topics, prefix, self.loggers)
+        topics = self.env.pubsub.topics
+        self.statistics = log_episodes(summaries, topics, prefix, self.loggers, self.env.logged_totals)
         env_steps = sum(int(summary.env_steps) for summary in summaries)
         tqdm.write(render(f"{prefix} | {env_steps:,} env steps", 1, {prefix: self.statistics}))
         if n_unfinished:
@@ -82,7 +84,11 @@ class SimpleStatsLoggingSetup:
 
 
 def log_episodes(
-    summaries: Iterable[EpisodeSummary], topics: Iterable[type], prefix: str, loggers: Sequence[Logger]
+    summaries: Iterable[EpisodeSummary],
+    topics: Iterable[type],
+    prefix: str,
+    loggers: Sequence[Logger],
+    totals: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Compute the statistics of episodes, and pass them to loggers.
 
@@ -91,6 +97,7 @@ def log_episodes(
         topics: Topics of their events.
         prefix: Name of the statistics in the logs.
         loggers: Lightning loggers, which get them over env steps.
+        totals: Counts of earlier steps and episodes, to which those of these episodes are added; None begins at 0.
 
     Returns:
         `<Topic>/<event>/<statistic>/<groups>` -> number or histogram.
@@ -100,8 +107,12 @@ def log_episodes(
     from maze_pl.modules.run_statistics import SourceStatistics
 
     epoch = EpochStatistics(topics)
+    if totals:
+        epoch.load_state_dict(totals)
     for summary in summaries:
         epoch.add(summary)
+    if totals is not None:
+        totals.update(epoch.state_dict())
     plots = epoch.compute_plots()
     statistics: dict[str, Any] = dict(epoch.compute())
     scalars = SourceStatistics(statistics, {}).scalars(prefix)

@@ -1,7 +1,7 @@
 """Tables for the console: numbers, intervals and aligned columns."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from maze_pl.runs.intervals import Interval
 
@@ -16,6 +16,26 @@ def number_text(value: float) -> str:
 def interval_text(interval: Interval | None) -> str:
     """Format an interval; empty without one."""
     return "" if interval is None else f"{number_text(interval[0])} to {number_text(interval[1])}"
+
+
+def merged_names(orders: Iterable[Iterable[str]]) -> list[str]:
+    """Return all names of several lists, in an order that agrees with each of them if there is one.
+
+    A name that is new is placed after the one that precedes it in its list.
+
+    Args:
+        orders: The lists.
+    """
+    merged: list[str] = []
+    for order in orders:
+        place = 0
+        for name in order:
+            if name in merged:
+                place = max(place, merged.index(name) + 1)
+            else:
+                merged.insert(place, name)
+                place += 1
+    return merged
 
 
 def aligned(rows: Sequence[Sequence[str]], n_left: int = 1) -> str:

@@ -14,7 +14,7 @@ from maze_pl.config.search_path import suggestion
 from maze_pl.serving.decoding import Array
 from maze_pl.serving.request_error import RequestError
 from maze_pl_runtime import Decision, Policy
-from maze_pl_runtime.inputs import Input
+from maze_pl_runtime.inputs import Input, inputs_of
 
 StepKey = int | str
 FIELDS: Final = ("observation", "step_key", "deterministic", "state", "uniforms", "agent_id", "with_parameters")
@@ -71,8 +71,7 @@ class ServedPolicy:
         self.max_batch = max_batch
         self._inputs: dict[StepKey, list[Input]] = {}
         for key, step in self.policy.spec.items():
-            masks = step["masks"].values()
-            self._inputs[key] = [Input(name, space, name in masks) for name, space in step["observations"].items()]
+            self._inputs[key] = inputs_of(step)
 
     @property
     def has_state(self) -> bool:
@@ -205,6 +204,7 @@ class ServedPolicy:
                 first.deterministic,
                 uniforms=None if first.deterministic else np.concatenate([request.uniforms for request in requests]),
                 agent_id=np.concatenate([request.agent_id for request in requests]),
+                check_masks=False,  # each request was checked
             )
         except ValueError as error:  # the requests were checked: the decision is not a number
             raise RequestError(str(error), "observation") from None

@@ -118,8 +118,14 @@ def _actor_class() -> Any:
             for number in signals:
                 self.process.send_signal(number)
             exit_status = self.process.poll()
+            text = self.read()
+            while exit_status is not None and (more := self.read()):  # no other call follows
+                text += more
+            return exit_status, text
+
+        def read(self) -> bytes:
             text = os.pread(self.output.fileno(), 2**20, self.n_read)
             self.n_read += len(text)
-            return exit_status, text
+            return text
 
     return TrialProcess

@@ -14,7 +14,7 @@ from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.runs.tables import aligned, number_text
 from maze_pl.sweeps.methods import optuna_module
 from maze_pl.sweeps.progress import duration_text, value_text
-from maze_pl.sweeps.search_space import suggested
+from maze_pl.sweeps.search_space import StoredValues, suggested
 from maze_pl.sweeps.storage import open_study
 from maze_pl.sweeps.sweep_file import SWEEP_FILE, SweepPlan, parse_sweep
 from maze_pl.sweeps.trial_results import trial_directory
@@ -122,7 +122,7 @@ class SweepResult:
         return Trial(
             number=frozen.number,
             status=_STATES.get(frozen.state.name, "under way"),
-            assignment=suggested(known, _Stored(frozen.params)),
+            assignment=suggested(known, StoredValues(frozen.params)),
             values=tuple(frozen.values) if frozen.state.name == "COMPLETE" else (),
             steps=dict(frozen.intermediate_values),
             run_dir=trial_directory(self.folder, frozen.number),
@@ -173,23 +173,6 @@ class SweepResult:
             seconds = "" if math.isnan(trial.seconds) else trial.seconds
             writer.writerow([trial.number, trial.status, *values, *cells, seconds, trial.run_dir.name, trial.reason])
         write_file(self.folder / TABLE_FILE, text.getvalue().encode())
-
-
-class _Stored:
-    """Gives the values of a trial that has ended, as a trial of Optuna suggests new ones.
-
-    Args:
-        params: Searched option -> value in the storage.
-    """
-
-    def __init__(self, params: Mapping[str, Any]) -> None:
-        self._params = params
-
-    def suggest_float(self, name: str, *_: Any, **__: Any) -> Any:
-        """Return the stored value."""
-        return self._params[name]
-
-    suggest_int = suggest_categorical = suggest_float
 
 
 def read_plan(folder: Path) -> SweepPlan:

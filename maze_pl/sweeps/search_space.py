@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from maze_pl.config.search_path import ConfigurationError, dump, suggestion
@@ -54,7 +55,7 @@ class Range(Parameter):
 
     Attributes:
         low: The lower end.
-        high: The upper end.
+        high: The upper end; with a step, a whole number of steps above `low`.
         is_int: Whether only integers are tried.
         log: Whether values are drawn uniformly on a logarithmic scale.
         step: Distance of the values; None means any value, or any integer.
@@ -191,9 +192,27 @@ def _range(option: str, where: str, content: Mapping[str, Any], when: Mapping[st
         raise ConfigurationError(f"{where}: log needs numbers above 0; got low={low}")
     if log and step is not None:
         raise ConfigurationError(f"{where}: log and step exclude each other: omit one of them, or list the values")
-    if step is not None and not 0 < step <= high - low:
-        raise ConfigurationError(f"{where}: step={step} must be above 0 and at most high - low = {high - low:g}")
+    if step is not None:
+        width = Decimal(str(high)) - Decimal(str(low))
+        if step <= 0 or Decimal(str(step)) > width:
+            expected = f"above 0 and at most high - low = {width:g}"
+            raise ConfigurationError(f"{where}: step={step} must be {expected}")
+        high = _highest(low, width, step, is_int)
     return Range(option, low, high, is_int, log, step, when=when)
+
+
+def _highest(low: float, width: Decimal, step: float, is_int: bool) -> float:
+    """Return the largest value that is reached in steps, in arithmetic of decimal numbers.
+
+    Args:
+        low: The lowest value.
+        width: Distance of the highest value that is allowed.
+        step: Distance of the values.
+        is_int: Whether all are integers.
+    """
+    exact = Decimal(str(step))
+    highest = Decimal(str(low)) + width // exact * exact
+    return int(highest) if is_int else float(highest)
 
 
 def number(where: str, value: Any) -> float | int:
@@ -246,6 +265,37 @@ def suggested(parameters: Sequence[Parameter], trial: Any) -> dict[str, Any]:
         if parameter.is_active(assignment):
             assignment[parameter.option] = parameter.suggest(trial)
     return assignment
+
+
+class StoredValues:
+    """Gives values that were drawn earlier, as a trial of Optuna suggests new ones.
+
+    Args:
+        params: Searched option -> value in the storage.
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self._params = params
+
+    def suggest_float(self, name: str, *_: Any, **__: Any) -> Any:
+        """Return the stored value."""
+        return self._params[name]
+
+    suggest_int = suggest_categorical = suggest_float
+
+
+def has_all_values(parameters: Sequence[Parameter], params: Mapping[str, Any]) -> bool:
+    """True if a trial in the storage has a value of each option that is searched in it.
+
+    Args:
+        parameters: The searched options.
+        params: Searched option -> value in the storage.
+    """
+    try:
+        suggested(parameters, StoredValues(params))
+    except KeyError:
+        return False
+    return True
 
 
 def grid(parameters: Sequence[Parameter]) -> list[dict[str, Any]]:

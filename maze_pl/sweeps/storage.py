@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.sweeps.configurations import digest_of_trials
 from maze_pl.sweeps.methods import make_pruner, optuna_module
+from maze_pl.sweeps.search_space import has_all_values
 from maze_pl.sweeps.sweep_file import SweepPlan
 
 JOURNAL_FILE: Final = "study.journal"
 """File in the folder of a sweep with the values and results of its trials."""
 STUDY_NAME: Final = "sweep"
+CONFIGURATIONS: Final = "configurations"
+"""User attribute of the study: digest of the configurations that its trials start from."""
 _IDENTITY: Final = "sweep"  # user attribute of the study
 _SECONDS_OF_A_LOCK: Final = 5.0
 
@@ -32,6 +36,9 @@ def create_study(folder: Path, plan: SweepPlan) -> Any:
 
     Returns:
         A study of Optuna.
+
+    Raises:
+        ConfigurationError: A configuration of the sweep cannot be read.
     """
     optuna = optuna_module()
     study = optuna.create_study(
@@ -44,6 +51,7 @@ def create_study(folder: Path, plan: SweepPlan) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names([objective.metric for objective in plan.objectives])
+    study.set_user_attr(CONFIGURATIONS, digest_of_trials(plan))
     study.set_user_attr(_IDENTITY, plan.identity)
     return study
 
@@ -87,15 +95,23 @@ def open_study(folder: Path, plan: SweepPlan, *, is_writer: bool = True) -> Any:
     return study
 
 
-def resumed_trial(study: Any, number: int) -> Any:
+def resumed_trial(study: Any, plan: SweepPlan, number: int) -> Any:
     """Return a trial that was under way when a sweep ended, so that it can be continued.
 
+    If the sweep ended while the values of its options were drawn, all of them are drawn again, from
+    the first random number on.
+
     Args:
-        study: The study.
+        study: The study, whose sampler is that of the trial.
+        plan: The sweep.
         number: Number of the trial.
     """
     frozen = study.get_trials(deepcopy=False)[number]
-    return optuna_module().trial.Trial(study, frozen._trial_id)
+    trial = optuna_module().trial.Trial(study, frozen._trial_id)
+    if not has_all_values(plan.parameters, frozen.params):
+        trial._cached_frozen_trial.params.clear()
+        trial._cached_frozen_trial.distributions.clear()
+    return trial
 
 
 def _storage(folder: Path) -> Any:

@@ -11,6 +11,7 @@ from maze_pl.config.assembling import SWEEP_FILE as SWEEP_FILE
 from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
 from maze_pl.config.summary import configured_value
 from maze_pl.sweeps.methods import PRUNERS, RUNNERS, SAMPLERS, Method, parse_method, require_sampler_fits
+from maze_pl.sweeps.plain_values import plain
 from maze_pl.sweeps.search_space import Parameter, grid, parse_search
 
 Direction = Literal["maximize", "minimize"]
@@ -144,10 +145,36 @@ class SweepPlan:
         for name in self.config:
             start += ["--config", name]
         words: list[str] = []
-        for option, value in {**self.options, **assignment}.items():
+        for option, value in _in_order(self.options, assignment):
             words += [f"--{option}", value if isinstance(value, str) else dump(value)]
         seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
         return [*start, *self._monitored([*start, *words]), *words, *seeds]
+
+
+def _in_order(options: Mapping[str, Any], assignment: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the options of a run in the order in which they are set.
+
+    Fixed options come before searched ones, except below a searched option, which would replace
+    them: they follow the last one that they belong to.
+
+    Args:
+        options: Fixed option -> value.
+        assignment: Searched option -> value.
+    """
+    following: dict[str | None, list[tuple[str, Any]]] = {}
+    for option, value in options.items():
+        place = _place(option)
+        above = [name for name in assignment if place[: len(_place(name))] == _place(name)]
+        following.setdefault(above[-1] if above else None, []).append((option, value))
+    ordered = following.pop(None, [])
+    for name, value in assignment.items():
+        ordered += [(name, value), *following.get(name, [])]
+    return ordered
+
+
+def _place(option: str) -> list[str]:
+    """Return the names of the sections, components and options that lead to an option's value."""
+    return [key for key in option.rstrip("+").split(".") if key not in ("class_path", "init_args")]
 
 
 def _changes_monitor(command: Sequence[str]) -> bool:
@@ -239,9 +266,13 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
 def parse_sweep(content: Mapping[str, Any]) -> SweepPlan:
     """Check the content of a sweep file, except for the options of runs that it names.
 
+    Args:
+        content: The content; from Python, also with numbers and arrays of NumPy.
+
     Raises:
         ConfigurationError: Something is missing, unknown or invalid, or contradicts itself.
     """
+    content = plain(content)
     for key in content:
         if key not in _KEYS:
             known = f"a sweep has {', '.join(_KEYS)}"
@@ -284,7 +315,7 @@ def parse_sweep(content: Mapping[str, Any]) -> SweepPlan:
         runner=runner,
         max_failures=_count("max_failures", values["max_failures"], 0),
         seed=_count("seed", values["seed"], 0),
-        content=dict(content),
+        content=content,
     )
 
 

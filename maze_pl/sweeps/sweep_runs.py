@@ -16,10 +16,11 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.run_output import RunOutput, say
 from maze_pl.runs.run_processes import RunProcesses, StartProcess, n_cores
+from maze_pl.sweeps.configurations import changed_configuration
 from maze_pl.sweeps.methods import make_sampler, optuna_module
 from maze_pl.sweeps.progress import Progress, value_text
 from maze_pl.sweeps.search_space import suggested
-from maze_pl.sweeps.storage import resumed_trial
+from maze_pl.sweeps.storage import CONFIGURATIONS, resumed_trial
 from maze_pl.sweeps.sweep_file import SweepPlan
 from maze_pl.sweeps.trial_results import final_values, has_finished, in_use, runs_of, steps, trial_directory
 from maze_pl.system.signals import StopSignals
@@ -74,6 +75,7 @@ class SweepRuns:
         self._running: dict[int, _Running] = {}
         self._under_way: deque[int] = deque()
         self._is_ending = False
+        self._fault: str | None = None  # why no further trial is started
         self._progress = Progress(plan, study)
         self._state: Any = optuna_module().trial.TrialState
 
@@ -123,10 +125,12 @@ class SweepRuns:
                 self._progress.say_once(f"trial {number} waits until the process that still trains it has ended")
                 self._under_way.append(number)
                 continue
-            self._continue(number)
-            return True
+            if self._continue(number):
+                return True
         trials = self._study.get_trials(deepcopy=False)
         if self._under_way or len(trials) >= self._plan.n_trials:
+            return False
+        if self._has_changed_configuration():
             return False
         self._use_sampler(len(trials))
         self._start(self._study.ask(), is_resumed=False)
@@ -137,21 +141,33 @@ class SweepRuns:
         plan = self._plan
         self._study.sampler = make_sampler(plan.sampler, plan.parameters, plan.seed, number)
 
-    def _continue(self, number: int) -> None:
-        """Continue a trial that was under way when an earlier command ended."""
+    def _has_changed_configuration(self) -> bool:
+        """True, with a line on the console, if a configuration of the trials has changed."""
+        if self._fault is None:
+            digest = self._study.user_attrs.get(CONFIGURATIONS)
+            self._fault = changed_configuration(self._plan, digest)
+            if self._fault is not None:
+                say(f"no further trial is started: {self._fault}")
+        return self._fault is not None
+
+    def _continue(self, number: int) -> bool:
+        """Continue a trial of an earlier command; False if its configuration has changed."""
         folder = trial_directory(self._folder, number)
         self._use_sampler(number)
-        trial = resumed_trial(self._study, number)
+        trial = resumed_trial(self._study, self._plan, number)
         if (folder / RUN_CONFIG).is_file() or (folder / SEEDS_FILE).is_file():
             running = _Running(trial, folder, is_resumed=True)
             self._follow(running, is_new=True)
             if running.is_pruned or has_finished(folder):
                 self._running[number] = running
                 self._finish(number, 0)
-                return
+                return True
+        elif self._has_changed_configuration():
+            return False
         elif folder.exists():
             shutil.rmtree(folder)  # nothing was trained
         self._start(trial, is_resumed=folder.exists())
+        return True
 
     def _start(self, trial: Any, is_resumed: bool) -> None:
         """Start the process of a trial."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 N_WARM_UPS = 3
-"""Calls before recording, in which libraries choose their algorithms and allocate their workspaces."""
+"""Calls before recording, in which libraries choose their algorithms and allocate their workspaces.
+
+In the last one, operations that wait for the device are errors: a graph cannot have them, and they
+spoil a recording that has begun.
+"""
 
 
 class DeviceGraph:
@@ -24,12 +30,15 @@ class DeviceGraph:
         function: Function without arguments, which must not wait for the device; returns tensors.
         device: Device of all tensors.
         generator: Generator of `device` that the function draws from, besides the global one.
+        prepare: Called before each call of the function while it is recorded, and not recorded
+            itself; undoes what the function must not do several times. None if there is nothing to undo.
 
     Attributes:
         outputs: What the function returns, overwritten by each replay.
 
     Raises:
-        RuntimeError: An operation cannot be recorded. The generator cannot be used again then.
+        RuntimeError: An operation waits for the device, or cannot be recorded. `generator` cannot be
+            used again then; the global generator and the current stream of the device can.
     """
 
     def __init__(
@@ -37,26 +46,42 @@ class DeviceGraph:
         function: Callable[[], Sequence[Tensor]],
         device: torch.device,
         generator: torch.Generator | None = None,
+        prepare: Callable[[], object] | None = None,
     ) -> None:
         self._function = function
+        self._prepare = prepare
         self._graph: torch.cuda.CUDAGraph | None = None
         self.outputs: Sequence[Tensor] = ()
         if device.type == "cuda":
-            self._record(device, generator)
+            with torch.cuda.device(device):
+                self._record(device, generator)
         else:
-            self.outputs = function()
+            self.outputs = self._call()
+
+    def _call(self) -> Sequence[Tensor]:
+        """Call the function as the first time."""
+        if self._prepare is not None:
+            self._prepare()
+        return self._function()
 
     def _record(self, device: torch.device, generator: torch.Generator | None) -> None:
+        current = torch.cuda.current_stream(device)
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(N_WARM_UPS):
-                self._function()
-        torch.cuda.current_stream(device).wait_stream(stream)
+        stream.wait_stream(current)
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(N_WARM_UPS - 1):
+                    self._call()
+                with _no_waiting():
+                    self._call()
+        finally:
+            current.wait_stream(stream)
+        if self._prepare is not None:
+            self._prepare()
         graph = torch.cuda.CUDAGraph()
         if generator is not None:
             graph.register_generator_state(generator)
-        with torch.cuda.device(device), torch.cuda.graph(graph):
+        with _restored_after_failures(device), torch.cuda.graph(graph, stream=stream):
             self.outputs = self._function()
         self._graph = graph
 
@@ -77,3 +102,46 @@ def uses_graphs(device: torch.device) -> bool:
 def random_devices(device: torch.device) -> list[torch.device]:
     """Return the devices whose global generators `torch.random.fork_rng` is to save, besides the CPU."""
     return [device] if device.type == "cuda" else []
+
+
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """Make operations that wait for a CUDA device raise RuntimeError."""
+    mode = torch.cuda.get_sync_debug_mode()
+    _set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        _set_sync_debug_mode(mode)
+
+
+def _set_sync_debug_mode(mode: int | str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that torch does not detect every operation that waits
+        torch.cuda.set_sync_debug_mode(mode)
+
+
+@contextmanager
+def _restored_after_failures(device: torch.device) -> Iterator[None]:
+    """Restore the current stream and the global generator of a CUDA device if a recording fails.
+
+    `torch.cuda.graph` leaves its stream current if ending the recording fails, as it does after an
+    operation that cannot be recorded. Torch before 2.13 also leaves the generator in the state of
+    recording, in which it refuses to draw; another state is put in place of it, but only then, as
+    graphs that were recorded earlier share the first one.
+    """
+    stream = torch.cuda.current_stream(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[index]
+    state = generator.get_state()
+    spare = generator.clone_state()
+    try:
+        yield
+    except BaseException:
+        torch.cuda.set_stream(stream)
+        try:
+            torch.rand(1, device=generator.device, generator=generator)
+            generator.set_state(state)
+        except RuntimeError:
+            generator.graphsafe_set_state(spare)
+        raise

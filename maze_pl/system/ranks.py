@@ -4,9 +4,12 @@ All ranks must call every function here except `world_size` equally often.
 """
 
 import atexit
+import pickle
 from typing import Any
 
 from torch import Tensor, distributed
+
+from maze_pl.system.worker_process import dumps
 
 
 def world_size() -> int:
@@ -29,13 +32,28 @@ def mean_over_ranks(tensor: Tensor) -> Tensor:
 
 
 def gather_objects(value: Any) -> list[Any]:
-    """Gather a value from each rank, in rank order, on all ranks."""
+    """Gather a value from each rank, in rank order, on all ranks.
+
+    On several ranks, tensors arrive on the CPU.
+    """
     size = world_size()
     if size == 1:
         return [value]
-    values: list[Any] = [None] * size
-    distributed.all_gather_object(values, value)
-    return values
+    parts: list[Any] = [None] * size
+    # As bytes: torch 2.13 cannot load pickled tensors of uint16, uint32 and uint64.
+    distributed.all_gather_object(parts, dumps(value))
+    return [pickle.loads(part) for part in parts]
+
+
+def from_first_rank(value: Any) -> Any:
+    """Return the value of rank 0, on all ranks; on several ranks, tensors arrive on the CPU."""
+    if world_size() == 1:
+        return value
+    parts = [dumps(value) if distributed.get_rank() == 0 else None]
+    distributed.broadcast_object_list(parts, src=0)
+    content = parts[0]
+    assert content is not None
+    return pickle.loads(content)
 
 
 def leave_at_exit() -> None:

@@ -131,7 +131,8 @@ class StopSignals:
                 _say(f"{signal.Signals(number).name}: stopping {after}; send it again to stop immediately")
             return
         place = place_of(frame)
-        _say(f"stopped by {signal.Signals(number).name}{place and f' at {place}'}; nothing was trained")
+        stopped = f"stopped by {signal.Signals(number).name}{place and f' at {place}'}"
+        _say(f"{stopped}; nothing was trained: start the command again")
         raise StoppedBySignal(number)
 
     def follow(self, number: int) -> None:

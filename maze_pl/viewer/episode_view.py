@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.records.record_files import SpacesTrajectoryRecord
@@ -142,7 +144,7 @@ def _given(sources: Sequence[Any], agent: Any) -> list[Episode]:
 
 def _with_parts(episodes: list[Episode], env: Any, pictures: bool, arguments: dict[str, Any]) -> list[Episode]:
     """Return the episodes with the renderer and KPIs of an environment."""
-    sample = make_wrapped(env) if callable(env) else env
+    sample = make_wrapped(env) if callable(env) else ArrayMazeEnv(env) if isinstance(env, ArrayEnv) else env
     parts: dict[str, Any] = {"kpi_calculator": sample.get_kpi_calculator(), "renderer_arguments": arguments}
     parts["renderer"] = sample.get_renderer() if pictures else None
     if callable(env):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
@@ -15,7 +14,7 @@ from maze_pl.config.trust import Trust, extend_import_path, import_folders
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import checkpoint_path
+from maze_pl.runs.checkpoint import checkpoint_path, require_single_run
 from maze_pl.runs.loading import load
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.episode import Episode, EventRows
@@ -95,9 +94,9 @@ def _read(path: Path, options: PlayOptions) -> list[Episode]:
         if not files:
             raise ConfigurationError(f"{path} has only state records, which are left out: {reason}; {remedy}")
         sys.stderr.write(f"maze-pl: state records, and with them pictures, are left out: {reason}; {remedy}\n")
-    if (path / SEEDS_FILE).is_file():
-        known = ", ".join(str(run) for run in sorted(path.glob("seed_*[0-9]")))
-        raise ConfigurationError(f"{path} holds the runs of several seeds: name one of them ({known})")
+    require_single_run(path)
+    if not files and (path / RUN_CONFIG).is_file() and not (path / _EPISODES).is_file():
+        raise ConfigurationError(f"the run {path} has no checkpoint yet, so that its agent cannot play")
     if not files:
         known = "a run directory of `maze-pl fit`, a folder of `maze-pl rollout`, or files of records"
         raise ConfigurationError(f"there is nothing to view in {path}: it is not {known}")

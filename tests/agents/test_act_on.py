@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy
+from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import ES
 from maze_pl.perception import (
@@ -216,3 +217,47 @@ def test_what_wraps_a_policy_takes_batches_and_has_no_probabilities() -> None:
     assert learner.act(batch(3))["pick"].shape == (3,)
     with pytest.raises(ValueError, match="a Wrapped has no distributions, and so no probabilities"):
         learner.act(batch(3), with_probabilities=True)
+
+
+def test_a_mask_that_allows_nothing_is_refused() -> None:
+    learner, observations = agent(), batch(4)
+    alone = {**single(observations, 0), "mask": np.zeros(4, np.int8)}
+    with pytest.raises(ValueError, match=r"^observation 'mask' allows no option of 'pick'$"):
+        learner.act(alone)
+    observations["mask"][[1, 3]] = 0
+    with pytest.raises(ValueError, match=r"^observation 'mask' allows no option of 'pick' in row 1$"):
+        learner.act(observations, deterministic=False)
+    with pytest.raises(ValueError, match=r"^observation 'mask' allows no option of 'pick'$"):
+        learner.policy.act_on(alone)
+
+
+def test_each_choice_of_a_head_needs_an_option_and_bits_do_not() -> None:
+    choices = spaces.MultiDiscrete([2, 3, 1])
+    heads = spaces.Dict({"dials": choices, "switches": spaces.MultiBinary(6)})
+    step = StepSpec(spaces.Dict({"mask": spaces.MultiBinary(6)}), heads, masks={"dials": "mask", "switches": "mask"})
+    logits = {"dials": (6,), "switches": (6,)}
+    network = FlattenConcatPolicyNet({"mask": (6,)}, logits, nn.Tanh, [8])
+    policy = TorchPolicy([network], Spec({0: step})).eval()
+    for number in range(2**6):
+        mask = np.array([number >> bit & 1 for bit in range(6)], np.int8)
+        missing = [index for index, part in enumerate((mask[:2], mask[2:5], mask[5:])) if not part.any()]
+        if missing:
+            with pytest.raises(
+                ValueError, match=rf"^observation 'mask' allows no option of choice {missing[0]} of 'dials'$"
+            ):
+                policy.act_on({"mask": mask})
+        else:
+            first, second, _ = policy.act_on({"mask": mask})["dials"]
+            assert mask[first] and mask[2 + second]
+    spec = Spec(
+        {0: StepSpec(step.observation_space, spaces.Dict({"switches": heads["switches"]}), masks={"switches": "mask"})}
+    )
+    policy = TorchPolicy([FlattenConcatPolicyNet({"mask": (6,)}, {"switches": (6,)}, nn.Tanh, [8])], spec).eval()
+    assert policy.act_on({"mask": np.zeros(6, np.int8)})["switches"].tolist() == [0] * 6
+
+
+def test_rollouts_play_on_with_a_mask_that_allows_nothing() -> None:
+    learner, observations = agent(), batch(2)
+    observations["mask"][:] = 0
+    drawn = learner.policy.act(PolicyBatch(0, observations, np.zeros(2, np.int64)))
+    assert drawn.action["pick"].shape == (2,)

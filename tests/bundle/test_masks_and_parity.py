@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.bundle.errors import ExportError
-from maze_pl.bundle.parity import Parity, _compare_actions, require_parity
+from maze_pl.bundle.parity import Parity, _compare, _compare_actions, require_parity
 from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.bundle.wrapper_roles import wrapper_roles
@@ -192,6 +192,49 @@ def test_near_ties_are_known_behind_discretized_and_split_actions() -> None:
     parameters = {head: np.array(values) for head, values in logits.items()}
     assert graph.near_ties(parameters, 1e-5)["force"].tolist() == [False, True]
     assert compared(env, logits, {"side": OTHER}).near_ties == 3
+
+
+class DeadEnd(Simulation):
+    """Its mask allows nothing in the given steps of each episode."""
+
+    def __init__(self, *closed: int) -> None:
+        super().__init__(pick=spaces.Discrete(3))
+        self.closed = closed
+
+    def shown(self, observation: Any) -> Any:
+        return {**observation, "place": np.full(3, self.time not in self.closed, np.float32)}
+
+    def reset(self, **options: Any) -> Any:
+        observation, info = super().reset(**options)
+        return self.shown(observation), info
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        return self.shown(observation), *rest
+
+
+@pytest.mark.parametrize(("closed", "n_decisions"), [((), 3), ((2,), 2), ((1,), 1)])
+def test_an_export_is_tested_up_to_masks_that_allow_nothing(closed: tuple[int, ...], n_decisions: int) -> None:
+    env = make_wrapped(lambda: GymMazeEnv(DeadEnd(*closed)), action_masks={"pick": "place"})
+    _, policy = graph_of(env, pick=[0.0] * 3)
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 2, 5, 0)
+    assert [decision.episode for decision in decisions] == [0] * n_decisions + [1] * n_decisions
+
+
+def test_an_export_without_any_allowed_decision_is_refused() -> None:
+    env = make_wrapped(lambda: GymMazeEnv(DeadEnd(0)), action_masks={"pick": "place"})
+    _, policy = graph_of(env, pick=[0.0] * 3)
+    with pytest.raises(ExportError, match=r"no decision can be tested: .* masks allow no option"):
+        recorded_decisions(env, policy, wrapper_roles(env), 2, 5, 0)
+
+
+def test_impossible_options_are_compared_as_such() -> None:
+    parity = Parity(1, 1)
+    _compare(parity, np.array([-np.inf, -0.5]), np.array([-np.inf, -0.500001]), "the head")
+    assert parity.largest_difference == pytest.approx(1e-6)
+    for found, expected in (([-np.inf, -0.5], [-90.0, -0.5]), ([-90.0, -0.5], [-np.inf, -0.5]), ([np.inf], [-np.inf])):
+        with pytest.raises(ExportError, match="the head differs by"):
+            _compare(parity, np.array(found), np.array(expected), "the head")
 
 
 def test_actions_are_compared_relative_to_their_bounds() -> None:

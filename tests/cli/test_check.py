@@ -208,3 +208,14 @@ def test_a_wrong_second_form_is_one_message(
     assert message in output.err
     assert not output.out
     assert "Traceback" not in output.err
+
+
+def make_without_annotation():  # type: ignore[no-untyped-def]
+    return GymMazeEnv("CartPole-v1")
+
+
+def test_a_function_without_annotation_is_told_how_to_have_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--env", f"{__name__}.make_without_annotation"]) == 2
+    error = capsys.readouterr().err
+    assert "make_without_annotation' to be a function that returns an environment, and whose annotation" in error
+    assert "such as -> MazeEnv" in error

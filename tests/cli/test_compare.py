@@ -69,6 +69,9 @@ def test_policies_are_compared_shown_and_written(capsys: pytest.CaptureFixture[s
     assert re.search(r"^return +heuristic +1 +60 +60 to 60 +60 +60 to 60$", output, re.MULTILINE)
     assert re.search(r"^return +heuristic +random +12 +\d\S+ +\S+ to \S+ +1 +1 to 1$", output, re.MULTILINE)
     assert "winner by return: heuristic" in output
+    later = output.partition("\nwinner by return: heuristic\n")[2]
+    drawing = "playing and drawing the episodes of out (--views false leaves them out)"
+    assert later == f"\n{drawing}\n\nfiles: out\npage: out/comparison.html\n"
     assert "12/12" not in error and "16/16" in error  # after 4 episodes of each, which are a group
     files = {"comparison.json", "comparison.csv", "episodes.csv", "comparison.png", "comparison.html"}
     assert files <= {path.name for path in Path("out").iterdir()}

@@ -57,6 +57,23 @@ def test_configurations_of_the_user_are_listed_too(folder: Path) -> None:
     assert dict(configs())["silent"] == ""
 
 
+def test_files_of_a_project_come_first_with_their_descriptions(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", "configs"]) == 0
+    assert "of this project" not in capsys.readouterr().out
+    (folder / "configs" / "env").mkdir(parents=True)
+    (folder / "configs" / "env" / "zebra.yaml").write_text("# Crossing of streets.\nx: 1\n")
+    for topic in ("configs", "environments"):
+        assert main(["list", topic]) == 0
+        _, heading, own, *shipped = capsys.readouterr().out.splitlines()
+        assert heading == "  of this project:" and own.split(None, 1) == ["env/zebra", "Crossing of streets."]
+        assert shipped[0] == "  of maze_pl and its libraries:"
+        assert "env/gym_env" in {line.split()[0] for line in shipped} and "env/zebra" not in "".join(shipped)
+    assert main(["list", "algorithms"]) == 0
+    assert "of this project" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", ["list", "new"])
 def test_help_says_what_the_command_takes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):

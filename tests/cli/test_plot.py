@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
+from maze_pl.core.provenance import Provenance
+from maze_pl.runs.provenance import provenance_text
 from tests.bad_input.project import tree
 from tests.reports.written_runs import write_run
 
@@ -51,6 +53,17 @@ def test_runs_of_several_seeds_are_one_band_in_both_formats(capsys: pytest.Captu
     found = texts(Path("both.svg"))
     assert {"model.lr=0.1: IQM of 3 runs, 95% interval", "model.lr=0.5", "wall clock (minutes)"} <= set(found)
     assert not Path("both.png").exists()
+
+
+def test_the_horizontal_axis_of_clones_counts_acts() -> None:
+    for run, unit in (("clone", "acts"), ("played", "env steps")):
+        write_run(Path(run))
+        command: Provenance = {"command": "fit", "started": "", "seed": 0, "versions": {}, "git": None}
+        Path(run, "provenance.json").write_text(provenance_text([command | {"step_unit": unit}]), encoding="utf-8")
+    write_run(Path("earlier"))
+    for runs, label in (("clone", "acts"), ("played earlier", "env steps"), ("clone played", "acts or env steps")):
+        assert main(["plot", *runs.split(), "--to", "x.svg"]) == 0
+        assert label in texts(Path("x.svg"))
 
 
 def test_runs_that_share_no_range_have_curves_and_no_band() -> None:

@@ -47,6 +47,16 @@ class Page(HTMLParser):
         return " ".join(self.texts)
 
 
+@pytest.mark.parametrize("command", ["report", "plot", "show"])
+def test_commands_that_run_no_code_say_that_they_need_no_trust(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(Path("run"))
+    assert main([command, "run", "--trust"]) == 2
+    expected = f"maze-pl: error: maze-pl {command} runs no code of a run and needs no --trust: omit it\n"
+    assert capsys.readouterr().err == expected
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

@@ -37,6 +37,8 @@ if "--model.broken" in words:
     print("maze-pl: error: there is no such option", file=sys.stderr)
     sys.exit(2)
 (folder / "config.yaml").write_text("{}")
+if "--no_tensorboard" not in words:
+    (folder / "events.out.tfevents.0").touch()
 if "--model.edits" in words:
     pathlib.Path("mine.yaml").write_text("base: ppo_cartpole\\nmodel: {lr: 0.5}\\n")
 if (folder / "stop").exists():
@@ -270,6 +272,44 @@ def test_a_command_that_is_impossible_is_tried_once(stand_in: None, capfd: pytes
     assert fit("--seeds", "3", "--run_dir", "here", "--model.broken", "1") == 1
     assert capfd.readouterr().err.count("there is no such option") == 1
     assert [entry["status"] for entry in results("here")["seeds"]] == ["failed", "not started", "not started"]
+
+
+def next_commands(output: str) -> list[str]:
+    return output.partition("\nnext:\n")[2].splitlines()
+
+
+def test_the_next_command_for_seeds_with_classes_of_a_project_has_trust(
+    project: Path, stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "mine.py").write_text("", encoding="utf-8")
+    (project / "mine.yaml").write_text("base: ppo_cartpole\ndata: {env: mine.Env}\n", encoding="utf-8")
+    words = ["--config", "mine.yaml", "--seeds", "[7,8]"]
+    assert main(["fit", *words, "--run_dir", "some runs"]) == 1
+    assert next_commands(capsys.readouterr().out)[0] == "  maze-pl fit --resume 'some runs' --trust"
+    assert fit("--seeds", "[7,8]", "--run_dir", "here") == 1
+    assert next_commands(capsys.readouterr().out)[0] == "  maze-pl fit --resume here"
+
+
+def test_tensorboard_is_named_only_where_seeds_have_logged_to_it(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit("--seeds", "2", "--run_dir", "logged") == 0
+    assert next_commands(capsys.readouterr().out) == ["  tensorboard --logdir logged"]
+    assert fit("--seeds", "2", "--run_dir", "here", "--no_tensorboard") == 0
+    output = capsys.readouterr().out
+    assert "directory of all seeds: here\n" in output and "next:" not in output and "tensorboard" not in output
+
+
+def test_after_a_refused_command_the_next_one_needs_a_change(
+    stand_in: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit("--seeds", "2", "--run_dir", "here", "--model.broken", "1") == 1
+    output = capsys.readouterr().out
+    assert "seed 0 was refused, see the message above: without a change the next command fails, too; add an" in output
+    assert next_commands(output)[0] == "  maze-pl fit --resume here --OPTION VALUE"
+    assert fit("--seeds", "[7,8]", "--run_dir", "there") == 1  # seed 8 ends with an error of its code
+    output = capsys.readouterr().out
+    assert "refused" not in output and "OPTION" not in output
 
 
 @pytest.mark.parametrize(

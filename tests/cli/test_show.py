@@ -86,7 +86,14 @@ def test_a_run_directory_tells_all_commands_results_and_files(
     assert facts["results"]["env steps"] == 200 and facts["results"]["logged epochs"] == 2
     assert set(facts["checkpoints"]) == {"best", "last"} and "metrics.csv" in facts["files"]
     assert main(["show", str(project / "run")]) == 0
-    assert "status: ended" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    assert "status: ended" in lines
+    assert lines[-1] == f"configuration: {project / 'run' / 'config.yaml'} (--config prints it)"
+    assert main(["show", str(project / "run"), "--config"]) == 0
+    printed = capsys.readouterr().out.partition("\nconfiguration:\n")[2]
+    assert yaml.safe_load(printed) == yaml.safe_load((project / "run" / "config.yaml").read_text())
+    assert main(["show", str(project / "run" / "checkpoints" / "last.ckpt")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "configuration: in this file (--config prints it)"
 
 
 def test_recorded_episodes_tell_their_command_and_spaces_and_states_are_not_unpickled(

@@ -30,6 +30,8 @@ SWEEP: dict[str, Any] = {
     "n_trials": 3,
 }
 
+KEPT = {"class_path": "maze_pl.callbacks.LastCheckpoint", "init_args": {"dirpath": "shared"}}
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -276,6 +278,11 @@ def test_impossible_options_of_samplers_and_pruners_are_refused_before_anything_
         ({"options": {"best_checkpoint": {"dirpath": "shared"}}}, "best_checkpoint"),
         ({"search": {"best_checkpoint.dirpath": ["shared"]}}, "best_checkpoint"),
         ({"config": "mine.yaml"}, "last_checkpoint"),
+        ({"options": {"trainer.callbacks": [KEPT]}}, "trainer.callbacks"),
+        ({"options": {"trainer.callbacks": KEPT}}, "trainer.callbacks"),
+        ({"options": {"best_checkpoint.dirpath": "${run_dir}/../shared"}}, "best_checkpoint"),
+        ({"options": {"best_checkpoint.dirpath": "shared/${seed_everything}"}}, "best_checkpoint"),
+        ({"options": {"trainer.default_root_dir": "shared"}}, "trainer"),
     ],
 )
 def test_a_folder_for_the_checkpoints_of_all_trials_is_refused(
@@ -283,9 +290,67 @@ def test_a_folder_for_the_checkpoints_of_all_trials_is_refused(
 ) -> None:
     Path("mine.yaml").write_text("base: ppo_cartpole\nlast_checkpoint: {dirpath: shared}\n", encoding="utf-8")
     assert sweep({**SWEEP, **content}) == 2
-    fault = f"{callback}.dirpath=shared is one folder for the checkpoints of all trials: omit it"
-    assert fault in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"maze-pl: error: {callback}.d" in error and "shared" in error
+    assert " is one folder for the checkpoints of all trials: omit it" in error
     assert not Path("here").exists()
+
+
+def test_a_folder_for_checkpoints_in_the_run_directory_of_each_trial_is_allowed(project: Path) -> None:
+    options = {"best_checkpoint.dirpath": "${run_dir}/kept", "trainer.default_root_dir": "${run_dir}"}
+    assert sweep({**SWEEP, "options": options, "n_trials": 1}) == 0
+    (call,) = Path("here", "trial_0000", "calls.txt").read_text().splitlines()
+    assert "--best_checkpoint.dirpath ${run_dir}/kept" in call
+
+
+def test_the_command_that_continues_has_trust_if_options_name_foreign_classes(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.py").write_text("", encoding="utf-8")
+    content = {**SWEEP, "search": {"model.lr": [0.9]}, "sampler": "grid", "options": {"data.env": "mine.Env"}}
+    assert sweep({**content, "n_trials": None}, "--max_failures", "0") == 1
+    again = "to continue nevertheless: maze-pl sweep --resume here --trust --max_failures 1"
+    assert again in capsys.readouterr().err
+
+
+def test_no_folder_is_left_of_a_sweep_with_an_object_that_is_not_yaml(project: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"options\.data\.env may consist of"):
+        maze_pl.sweep({**SWEEP, "options": {"data.env": object()}}, run_dir="here")
+    assert not Path("here").exists()
+
+
+def test_no_trial_starts_from_a_configuration_that_was_changed_during_the_sweep(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = "base: ppo_cartpole\n"
+    Path("mine.yaml").write_text(before, encoding="utf-8")
+    Path("edits").touch()  # the first trial edits it
+    assert sweep({**SWEEP, "config": "mine.yaml"}) == 1
+    fault = "a configuration of this sweep has changed since its trials were started: restore it"
+    output = capsys.readouterr().out
+    assert f"no further trial is started: {fault}" in output and "to continue: maze-pl sweep --resume here\n" in output
+    assert [row["status"] for row in table()] == ["finished"]
+    Path("edits").unlink()
+    assert main(["sweep", "--resume", "here", "--n_trials", "5"]) == 2
+    assert fault in capsys.readouterr().err
+    assert yaml.safe_load(Path("here", "sweep.yaml").read_text())["n_trials"] == 3
+    assert main(["sweep", "--resume", "here", "--n_trials", "1"]) == 0  # starts none
+    Path("mine.yaml").write_text(before, encoding="utf-8")
+    assert main(["sweep", "--resume", "here", "--n_trials", "3"]) == 0
+    assert [row["status"] for row in table()] == ["finished"] * 3
+
+
+def test_a_trial_that_was_not_trained_yet_does_not_start_from_a_changed_configuration(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.yaml").write_text("base: ppo_cartpole\n", encoding="utf-8")
+    Path("edits").touch()
+    assert sweep({**SWEEP, "config": "mine.yaml"}) == 1
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend("here/study.journal"))
+    optuna.load_study(study_name="sweep", storage=storage).ask()  # and killed
+    assert main(["sweep", "--resume", "here", "--n_trials", "2"]) == 1
+    assert "no further trial is started: a configuration of this sweep has changed" in capsys.readouterr().out
+    assert not Path("here", "trial_0001").exists()
 
 
 def test_a_sweep_in_a_folder_that_cannot_be_written_to_is_shown(

@@ -200,6 +200,11 @@ def several_seeds() -> None:
     Path("seeds/seeds.json").write_text("{}")
 
 
+def no_checkpoint() -> None:
+    Path("begun").mkdir()
+    Path("begun/config.yaml").write_text("{}")
+
+
 def no_acts() -> None:
     StateTrajectoryRecord("id").save("a.states")
 
@@ -209,6 +214,7 @@ MISTAKES: dict[str, tuple[Any, list[str], str]] = {
     "missing path": (None, ["missing"], "missing does not exist: name a run directory"),
     "folder with nothing to show": (empty_folder, ["empty"], "there is nothing to view in empty"),
     "runs of several seeds": (several_seeds, ["seeds"], "name one of them (seeds/seed_3)"),
+    "run without checkpoint": (no_checkpoint, ["begun"], "the run begun has no checkpoint yet"),
     "other file": (other_file, ["notes.txt"], "notes.txt is not a file of episodes"),
     "truncated file": (truncated, ["cut.spaces"], "cut.spaces: it is cut short"),
     "damaged event log": (damaged_log, ["rollout"], "A.b.csv is not an event log"),

@@ -33,6 +33,7 @@ class Faulty(TensorEnv):
     def __init__(self, fault: str = "") -> None:
         super().__init__(max_episode_steps=6)
         self.fault = fault
+        self.unit = torch.ones(())
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
@@ -62,13 +63,15 @@ class Faulty(TensorEnv):
         kind: Any = torch.zeros_like(self.level, dtype=torch.int64)
         if self.fault == "missing":
             return {"place": place}
+        if self.fault == "undeclared":
+            return {"place": place, "kind": kind, "more": kind}
         if self.fault == "shape" and step_key == "b":
             place = place[:, :1]
         if self.fault == "dtype":
             kind = kind.float()
         if self.fault == "array":
             kind = np.zeros(N_ENVS, np.int64)
-        return {"place": place, "kind": kind}
+        return {"place": place, "kind": kind} if step_key == "a" else {"place": place}
 
     def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Any:
         self.level.add_(1.0)
@@ -80,6 +83,10 @@ class Faulty(TensorEnv):
             self.parts["one"][0] = self.level.clone()
         elif self.fault == "removed":
             self.parts.clear()
+        elif self.fault == "n_steps":
+            self.n_steps.add_(1)
+        elif self.fault == "option":
+            self.unit.mul_(2.0)
         elif self.fault == "helper":
             self.table.inner.constant.add_(1.0)
         elif self.fault == "replaced helper":
@@ -114,6 +121,8 @@ def collector_of(fault: str, device: str = "cpu", records: bool | None = None) -
 
 FAULTS = {
     "missing": r"the observations of sub-step 'a' of Faulty are \['place'\]; expected \['kind', 'place'\] by name",
+    "undeclared": r"sub-step 'a' of Faulty are \['kind', 'more', 'place'\]; expected \['kind', 'place'\] by name",
+    "n_steps": r"act of Faulty changes n_steps, in which its steps are counted already: count in another tensor",
     "shape": r"observation 'place' of sub-step 'b' of Faulty is a tensor of shape \(3, 1\) and type torch.float32 on "
     r"\w+; expected a tensor of shape \(3, 2\)",
     "dtype": "observation 'kind' of sub-step 'a' of Faulty is .*torch.float32 on .*expected .*torch.int64",
@@ -129,6 +138,7 @@ FAULTS = {
     "removed": r"Faulty removed its tensor 'parts.one.0' in a step: keep it",
     "helper": r"Faulty changes the tensor 'table.inner.constant', which is not saved in checkpoints: make it an attr",
     "replaced helper": r"Faulty changes the tensor 'table.inner.constant'",
+    "option": r"Faulty changes its tensor 'unit', which its constructor made, so that checkpoints do not hold it: make",
     "early": r"sub-step 'a' of Faulty ended the episode of environment 11; only the last sub-step of an environment "
     "step may end episodes: keep the flag",
 }

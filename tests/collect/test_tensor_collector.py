@@ -34,6 +34,7 @@ from maze_pl.perception import (
     SharedStateCriticComposer,
     StepStateCriticComposer,
 )
+from maze_pl.system.device_graph import N_WARM_UPS
 from tests import equality
 from tests.envs.tensors.tensor_envs import ENVS
 
@@ -83,13 +84,15 @@ class Counter(TensorEnv):
         return {"n_acts": self.count}
 
 
-def collector_of(make: Any, *, records: bool = False, n_envs: int = N_ENVS) -> tuple[TensorCollector, PPO]:
+def collector_of(
+    make: Any, *, records: bool = False, n_envs: int = N_ENVS, n_steps: int = N_STEPS
+) -> tuple[TensorCollector, PPO]:
     """A collector with a policy for its environments."""
     spec = Spec.of(make())
     torch.manual_seed(0)
     module = PPO(spec=spec)
     vector = TensorVector(make(), n_envs, spec, CPU, seed=3, first_env_index=10)
-    return TensorCollector(vector, N_STEPS, torch.Generator().manual_seed(1), records), module
+    return TensorCollector(vector, n_steps, torch.Generator().manual_seed(1), records), module
 
 
 def assert_equal(first: Rollout, second: Rollout) -> None:
@@ -174,6 +177,28 @@ def test_a_recorded_step_gives_the_same_rollouts(name: str) -> None:
         assert_equal(plain.collect(module.policy).clone(), recorded.collect(module.policy).clone())
 
 
+class WarmedUp:
+    """A graph that calls its function as often as recording on CUDA does."""
+
+    def __init__(self, function: Any, device: Any, generator: torch.Generator, prepare: Any) -> None:
+        for _ in range(N_WARM_UPS):
+            prepare()
+            function()
+        self.replay = function
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3])
+@pytest.mark.parametrize("name", ENVS)
+def test_warm_ups_stay_within_the_rows_of_short_rollouts(
+    name: str, n_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensor_collector, "DeviceGraph", WarmedUp)
+    plain, module = collector_of(ENVS[name], n_steps=n_steps)
+    recorded, _ = collector_of(ENVS[name], n_steps=n_steps, records=True)
+    for _ in range(3):
+        assert_equal(plain.collect(module.policy).clone(), recorded.collect(module.policy).clone())
+
+
 def test_a_step_is_recorded_again_for_another_policy() -> None:
     collector, module = collector_of(CartPoleTensorEnv, records=True)
     other = PPO(spec=module.spec)
@@ -229,6 +254,33 @@ def test_a_generator_of_another_kind_of_device_starts_again_from_its_seed(
     other.collect(module.policy)
 
 
+class Gaining(Counter):
+    """A counter whose rewards are a gain, a tensor that the constructor makes."""
+
+    def __init__(self, gain: float) -> None:
+        super().__init__(max_episode_steps=5)
+        self.gain = torch.tensor(gain, dtype=torch.float64)
+
+    def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
+        super().act(step_key, action)
+        return Outcome(self.gain.expand(self.n_envs))
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_resumed_run_uses_the_tensors_that_its_constructor_made(is_older: bool) -> None:
+    collector, module = collector_of(partial(Gaining, 1.0))
+    collector.collect(module.policy)
+    state = collector.state_dict()
+    assert "state gain" not in state["tensors"]
+    if is_older:
+        state["tensors"]["state gain"] = torch.tensor(1.0, dtype=torch.float64)
+    other, _ = collector_of(partial(Gaining, 10.0))
+    assert other.load_state_dict(state) == []
+    rollout = other.collect(module.policy)
+    assert rollout.rows.reward.unique().tolist() == [10.0]
+    assert torch.equal(rollout.segments[0].observation["count"][0, :, 0], state["tensors"]["state count"])
+
+
 def test_invalid_observations_are_refused_with_the_number_of_the_environment() -> None:
     collector, module = collector_of(partial(Counter, spoiled=4))
     with pytest.raises(ValueError, match="observation 'count' of sub-step 0 of environment 14 is NaN or infinite"):
@@ -239,7 +291,7 @@ def test_invalid_observations_are_refused_with_the_number_of_the_environment() -
 def test_a_recording_that_fails_leaves_neither_events_nor_a_spoiled_generator(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(function: Any, device: Any, generator: torch.Generator) -> None:
+    def fail(function: Any, device: Any, generator: torch.Generator, prepare: Any) -> None:
         function()  # a warm-up
         env.act(key, action)  # fires events that nobody stores
         used.append(generator)

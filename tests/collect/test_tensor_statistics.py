@@ -174,7 +174,7 @@ def step_by_step(make: Make, rollouts: list[Rollout]) -> list[EpisodeBatch]:
     def begin(which: np.ndarray) -> None:
         seeds = episode_seeds(first_seeds, torch.from_numpy(statistics.episode)).numpy()
         env.reset(which, seeds[which])
-        statistics.receive(env.events.drain())
+        statistics.receive(env.array_events.drain())
 
     begin(np.arange(N_ENVS))
     batches = []
@@ -187,7 +187,7 @@ def step_by_step(make: Make, rollouts: list[Rollout]) -> list[EpisodeBatch]:
                         heads[head] = heads[head].clip(space.low, space.high)
                 statistics.note_actions(key, slice(None), heads)
                 result = env.step({key: heads}, slice(None))
-                statistics.receive(env.events.drain())
+                statistics.receive(env.array_events.drain())
                 advanced = np.full(N_ENVS, int(place == len(spec.steps) - 1))
                 statistics.note_rewards(slice(None), result.reward.numpy(), advanced)
             ended = result.terminated.numpy().copy()
@@ -200,7 +200,7 @@ def step_by_step(make: Make, rollouts: list[Rollout]) -> list[EpisodeBatch]:
             statistics.episode[which] += 1
             if len(which):
                 begin(which)
-        batches.append(statistics.drain(env.events.topics))
+        batches.append(statistics.drain(env.array_events.topics))
     return batches
 
 

@@ -18,6 +18,7 @@ from maze_pl.comparison.analysis import Question, make_comparison
 from maze_pl.comparison.compare import compare
 from maze_pl.comparison.effects import mean_effects
 from maze_pl.comparison.entries import Entry, Player
+from maze_pl.comparison.page import page_text
 from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.tables import console_text
 from maze_pl.config.search_path import ConfigurationError
@@ -151,6 +152,24 @@ def test_a_policy_that_only_solves_easy_episodes_does_not_win() -> None:
     assert table.winner == "solves all" and not table.is_better("sometimes", "solves all")
     assert table.rows[0]["values shared with solves all"] == found.n_shared
     assert f"{found.n_shared}" in console_text(table).splitlines()[-3]
+
+
+def test_an_improvement_is_named_only_for_the_metric_with_a_better_direction() -> None:
+    """All values of the first entry are higher by 1; `cost` is better if it is lower."""
+    low = np.random.default_rng(0).uniform(0.0, 9.0, (1, 40))
+    values = {"return": [low + 1.0, low], "kpi/cost": [low + 1.0, low], "kpi/wait": [low + 1.0, low]}
+    entries = [Entry(name, [Player(name, name)], is_baseline=name == "low") for name in ("high", "low")]
+    question = Question("kpi/cost", lower_is_better=True)
+    table = make_comparison(entries, values, question, seed=0, max_steps=0, deterministic=False)
+    _, _, chosen, others, _ = console_text(table).split("\n\n")
+    head, *rows = [line.split() for line in chosen.splitlines()]
+    assert "P(improvement)" in head and [(row[0], row[8]) for row in rows] == [("kpi/cost", "0")]
+    head, *rows = [line.split() for line in others.splitlines()]
+    assert "P(higher)" in head and "P(improvement)" not in head
+    assert [(row[0], row[8]) for row in rows] == [("return", "1"), ("kpi/wait", "1")]
+    page = page_text(table, None, [])
+    assert page.count('<p class="muted">P(improvement) 0 ') == 1
+    assert page.count('<p class="muted">P(higher) 1 ') == 2
 
 
 def test_nothing_is_written_if_a_file_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

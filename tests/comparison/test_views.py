@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 
 from maze_pl.comparison.compare import compare
+from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.views import extreme_episodes, most_different
-from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import GymMazeEnv, Renderer
 
 NAN = float("nan")
 
@@ -67,6 +70,35 @@ def test_pages_hold_the_episodes_that_were_compared(tmp_path: Path) -> None:
     assert first["seed"] == second["seed"]
     assert {first["policy"], second["policy"]} == {"heuristic", "random"}
     assert {first["return"], second["return"]} == {40.0, returns[2]}
+
+
+class CartRenderer(Renderer):
+    """Draws empty pictures."""
+
+    def render(self, *_: Any, **__: Any) -> Figure:
+        return Figure((1, 1))
+
+
+def drawn_cart_pole() -> GymMazeEnv:
+    env = GymMazeEnv("CartPole-v1")
+    env.core_env.get_renderer = CartRenderer  # type: ignore[method-assign]
+    return env
+
+
+def test_the_table_comes_first_and_drawing_has_a_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order: list[tuple[str, bool]] = []
+
+    def receive(table: Comparison) -> None:
+        order.append((table.metric, (tmp_path / "out").exists()))
+        assert "picture" not in capsys.readouterr().err
+
+    options: dict[str, Any] = {"env": drawn_cart_pole, "n_episodes": 2, "max_steps": 3}
+    compare("random", **options, to=tmp_path / "out", progress=True, receive=receive)
+    assert order == [("return", False)]
+    error = capsys.readouterr().err
+    assert re.search(r"4/4 .*picture/s", error) and re.search(r"2/2 .*episode/s", error)
+    compare("random", **options, to=tmp_path / "quiet")
+    assert capsys.readouterr().err == ""
 
 
 def test_views_can_be_left_out(tmp_path: Path) -> None:

@@ -235,7 +235,21 @@ def test_an_agent_by_its_path_as_policy_needs_trust_too(received: Path, capsys: 
     change(lambda config: config["model"].update(class_path="intruder.attack"))
     command = ["rollout", "--env", "env/gym_env", "--policy", "policy/torch_policy", "--policy.path", "run"]
     assert main(command) == 2
-    assert "--policy.trust true" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "intruder.attack; if you trust its origin, use --policy.trust true, or trust=True in Python\n" in message
+    assert not Path("mark").exists()
+
+
+@pytest.mark.parametrize("words", ["view run", "compare run random", "export run --to agent.zip", "rollout run"])
+def test_a_command_that_needs_trust_names_its_option(
+    words: str, received: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(lambda config: config["model"].update(class_path="intruder.attack"))
+    assert main(words.split()) == 2
+    message = capsys.readouterr().err
+    assert "intruder.attack" in message and "--trust" in message and "--policy.trust" not in message
+    if words != "rollout run":  # which repeats the command
+        assert "; if you trust its origin, use --trust, or trust=True in Python\n" in message
     assert not Path("mark").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,26 @@ def test_the_first_lines_say_by_which_command_a_file_is_used(name: str) -> None:
     assert head[0].startswith("#")
     command = "rllib" if "rllib" in name else "fit"
     assert any(f"maze-pl {command} --config" in line for line in head)
+
+
+def header_rollouts() -> list[str]:
+    """Commands `maze-pl rollout` in the headers of environments."""
+    found = []
+    for name in NAMES:
+        if name.startswith("env/"):
+            lines = (SHIPPED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+            found += [line.removeprefix("#").strip() for line in lines if line.startswith("#   maze-pl rollout ")]
+    return found
+
+
+@pytest.mark.parametrize("command", header_rollouts())
+def test_rollouts_in_headers_play(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = ["--n_episodes", "1", "--max_steps", "3", "--runner", "sequential", "--trajectories", "none"]
+    assert main([*shlex.split(command)[1:], *few, "--output_dir", "played"]) == 0, capsys.readouterr().err
+    assert (tmp_path / "played" / "episodes.csv").is_file()
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))

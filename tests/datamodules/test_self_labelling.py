@@ -111,9 +111,7 @@ def test_an_epoch_resumes_in_its_middle_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(one, other)
 
 
-def test_the_best_return_is_that_of_all_ranks_also_on_one_without_a_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measures_are_of_all_ranks_also_on_one_without_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[Any] = []
     monkeypatch.setattr(self_labelling, "gather_objects", lambda part: parts.append(part) or list(parts))
     monkeypatch.setattr(SelfLabellingDataModule, "_world_size", 3)
@@ -129,9 +127,10 @@ def test_the_best_return_is_that_of_all_ranks_also_on_one_without_a_start(
     assert [len(one.summaries) for one in episodes] == [5, 5, 0]
     assert [len(one.records) for one in episodes] == [1, 2, 2]  # those of the ranks before, and its own
     best = [max(summary.reward for summary in one.summaries) for one in episodes[:2]]
+    env_steps = sum(summary.env_steps for one in episodes for summary in one.summaries)
     for one in episodes[1:]:
         assert one.measures["best_return"] == sum(best) / 2
-    assert episodes[2].measures["n_timesteps"] == 0.0
+        assert one.measures["n_timesteps"] == env_steps > 0
 
 
 @pytest.mark.slow

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from gymnasium import spaces
 
-from maze_pl.datamodules import ActorDataModule, RolloutDataModule
+from maze_pl.datamodules import ActorDataModule, ReplayDataModule, RolloutDataModule
 from maze_pl.envs import ArrayEnv, ArrayStep
 from maze_pl.envs.arrays import TimeLimitArrayWrapper
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.tensors import CartPoleTensorEnv
 from maze_pl.envs.wrappers import TimeLimitWrapper
-from maze_pl.modules import IMPALA, PPO
+from maze_pl.modules import DQN, IMPALA, PPO
 from maze_pl.perception import (
     CustomModelComposer,
     FlattenConcatPolicyNet,
@@ -148,6 +149,64 @@ def test_full_checks_step_tensors_on_the_host(
         with pytest.raises(EnvContractError, match=r"of Outside is .*, which is not in Box"):
             fit("full")
     assert "Outside is stepped on the host: check=full compares their observations with the spaces there" in caplog.text
+
+
+class Wide(CartPoleTensorEnv):
+    """Poles with an observation of a type of integers.
+
+    Args:
+        dtype: The type.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(20)
+        self.dtype = np.dtype(dtype)
+
+    @property
+    def observation_spaces_dict(self) -> dict[Any, Any]:
+        depth = spaces.Box(0, 60_000 if self.dtype.itemsize > 1 else 255, (2,), self.dtype.type)
+        return {0: spaces.Dict({**super().observation_spaces_dict[0].spaces, "depth": depth})}
+
+    def observe(self, step_key: Any) -> dict[str, torch.Tensor]:
+        depth = torch.full((self.n_envs, 2), 200).to(torch.from_numpy(np.zeros(0, self.dtype)).dtype)
+        return {**super().observe(step_key), "depth": depth}
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64", "uint8"])
+def test_numbers_that_torch_cannot_write_by_index_are_stepped_on_the_host(
+    dtype: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = RolloutDataModule(partial(Wide, dtype), n_envs=4, n_rollout_steps=8, epoch_length=1, evaluators={}, seed=0)
+    module = PPO(spec=data.spec, batch_size=16)
+    with caplog.at_level(logging.INFO):
+        make_trainer(tmp_path, max_epochs=1).fit(module, data)
+    assert module.env_steps == 32
+    told = "Wide is stepped on the host: torch cannot write their numbers of type uint16, uint32 or uint64 by index"
+    assert (told in caplog.text) == (dtype != "uint8")
+
+
+@pytest.mark.cuda
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.parametrize("n_rollout_steps", [1, 2, 3])
+def test_short_rollouts_are_recorded_on_a_device(
+    n_rollout_steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = ReplayDataModule(
+        ENVS["flat"],
+        num_actors=4,
+        n_rollout_steps=n_rollout_steps,
+        batch_size=16,
+        initial_buffer_size=64,
+        epoch_length=4,
+        evaluators={},
+        seed=0,
+    )
+    module = DQN(spec=data.spec)
+    make_trainer(tmp_path, max_epochs=1, accelerator="gpu", devices=1).fit(module, data)
+    torch.cuda.synchronize()
+    assert "without a graph" not in caplog.text
+    assert bool(torch.isfinite(torch.nn.utils.parameters_to_vector(module.parameters())).all())
 
 
 class CostlyLimitArrays(TimeLimitArrayWrapper):

@@ -16,9 +16,10 @@ from gymnasium import spaces
 import maze_pl
 from examples.structured import repair_shop
 from maze_pl import AgentDeployment
-from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
+from maze_pl.agents import DummyCartPolePolicy, RandomPolicy, TorchPolicy
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import MaskError
+from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, MazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import CuttingEvents, InventoryEvents, masked_struct_env_factory, maze_env_factory
@@ -36,6 +37,7 @@ from maze_pl.envs.wrappers import (
     TrajectoryRecordingWrapper,
 )
 from maze_pl.events import EventLogFiles
+from maze_pl.perception import FlattenConcatPolicyNet
 from maze_pl.runs.rollout import rollout
 from tests.deployment.replaying import SEED, compare, decisions_on, play, untrained
 from tests.envs.structured_example import make_heap_env
@@ -716,6 +718,35 @@ def test_a_malformed_mask_is_refused_and_the_state_kept() -> None:
             deployment.act({"mask": np.array([0.0, 1.0], np.float32)})
         deployment.reset()
         assert deployment.act({"mask": np.array([0.0, 1.0], np.float32)}) == 1
+
+
+def test_a_mask_that_allows_nothing_is_refused() -> None:
+    class Masked(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Dict({"mask": spaces.Box(0, 1, (5,))})
+        action_space = spaces.MultiDiscrete([2, 3])
+
+    def state(*mask: float) -> dict[str, Any]:
+        return {"mask": np.array(mask, np.float32)}
+
+    message = r"^observation 'mask' allows no option of choice 1 of 'action' \(sub-step 0\); call reset"
+    with AgentDeployment("random", lambda: GymMazeEnv(Masked()), action_masks={"action": "mask"}) as deployment:
+        with pytest.raises(EnvContractError, match=message):
+            deployment.act(state(0, 1, 0, 0, 0))
+        deployment.reset()
+        assert deployment.act(state(0, 1, 0, 0, 1)).tolist() == [1, 2]
+    shapes = {"mask": (5,)}
+    spec = Spec.of(GymMazeEnv(Masked()), masks={"action": "mask"})
+    policy = TorchPolicy([FlattenConcatPolicyNet(shapes, {"action": (5,)}, torch.nn.Tanh, [4])], spec)
+    with AgentDeployment(policy, lambda: GymMazeEnv(Masked()), action_masks={"action": "mask"}) as deployment:
+        for refused in (
+            lambda: deployment.act(state(0, 1, 0, 0, 0)),
+            lambda: deployment.candidates(state(0, 1, 0, 0, 0), 2),
+        ):
+            with pytest.raises(EnvContractError, match=message):
+                refused()
+            deployment.reset()
+        (candidate,) = deployment.candidates(state(1, 0, 0, 1, 0), 2)
+        assert candidate.action["action"].tolist() == [0, 1]
 
 
 def test_environments_without_conversions_are_refused() -> None:

@@ -15,7 +15,7 @@ from tests.exact.comparison import differences
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 EVALUATIONS = ("one_episode", "three_episodes")
-TRAININGS = ("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo", "arrays", "tensors")
+TRAININGS = ("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo", "arrays", "resumed_arrays", "tensors")
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +84,14 @@ def test_a_kl_stop_ends_the_update_of_all_ranks_after_the_same_pass(two_ranks: P
     for report in reports(two_ranks / "divergence"):
         assert report["global_step"] == 2 * 3 * (2 * 20 // 10)
         assert report["env_steps"] == 2 * 3 * 2 * 2 * 20
+
+
+def test_arrays_on_two_ranks_resume_exactly(two_ranks: Path) -> None:
+    for whole, resumed in zip(reports(two_ranks / "arrays"), reports(two_ranks / "resumed_arrays"), strict=True):
+        assert resumed["seen"] == whole["seen"][3:]
+        for name in ("state_dict", "optimizer", "statistics", "env_steps", "global_step"):
+            found = differences(whole[name], resumed[name])
+            assert [one for one in found if "/time_" not in one] == [], name
 
 
 @pytest.mark.parametrize("case", ["sides_a2c", "sides_ppo"])

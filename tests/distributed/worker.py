@@ -52,10 +52,10 @@ def make(algorithm: type[A2C] | type[PPO], data: RolloutDataModule, critic: Any 
     return algorithm(spec=data.spec, networks=networks, lr=1e-2, **options)
 
 
-def trainer(case: str) -> pl.Trainer:
+def trainer(case: str, max_epochs: int = 2) -> pl.Trainer:
     Path(case).mkdir(exist_ok=True)
     return pl.Trainer(
-        max_epochs=2,
+        max_epochs=max_epochs,
         accelerator="cpu",
         devices=N_RANKS,
         strategy="ddp_find_unused_parameters_true" if N_RANKS > 1 else "auto",
@@ -108,14 +108,26 @@ def one_side_each(case: str, algorithm: type[A2C] | type[PPO], **options: Any) -
     trainer(case).fit(make(algorithm, data, **options), data)
 
 
-def in_arrays(case: str, env: Callable[[], Any], **options: Any) -> None:
-    """PPO in environments that are stepped together on each rank."""
-    data = RolloutDataModule(env, n_envs=4, n_rollout_steps=20, epoch_length=3, evaluators={}, seed=5)
-    trainer(case).fit(make(PPO, data, batch_size=20, n_optimization_epochs=2, **options), data)
+def in_arrays(case: str, env: Callable[[], Any], resumed_after: int = 0, **options: Any) -> None:
+    """PPO in environments that are stepped together on each rank, perhaps in two runs."""
+
+    def fit(max_epochs: int, checkpoint: Path | None) -> pl.Trainer:
+        data = RolloutDataModule(env, n_envs=4, n_rollout_steps=20, epoch_length=3, evaluators={}, seed=5)
+        module = make(PPO, data, batch_size=20, n_optimization_epochs=2, **options)
+        runner = trainer(case, max_epochs)
+        runner.fit(module, data, ckpt_path=checkpoint, weights_only=True if checkpoint else None)
+        return runner
+
+    checkpoint = None
+    if resumed_after:
+        checkpoint = Path(case, "first.ckpt").absolute()
+        fit(resumed_after, None).save_checkpoint(checkpoint)
+    fit(2, checkpoint)
 
 
 CASES: dict[str, Callable[[str], None]] = {
     "arrays": partial(in_arrays, env=CartPoleArrayEnv),
+    "resumed_arrays": partial(in_arrays, env=CartPoleArrayEnv, resumed_after=1),
     "tensors": partial(in_arrays, env=ENVS["structured"], critic=StepStateCriticComposer([value_net] * 2)),
     "one_episode": partial(evaluate, n_episodes=1),
     "three_episodes": partial(evaluate, n_episodes=3),

@@ -382,3 +382,14 @@ def test_ppo_learns_with_bounded_actions(kind: Any, tmp_path: Path, monkeypatch:
     for observation in np.random.default_rng(0).uniform(-8, 8, (20, 3)).astype(np.float32):
         action = agent.act({"observation": observation}, deterministic=False, generator=generator)
         assert -2.0 <= action["action"].item() <= 2.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_of_a_box_stay_where_they_are_as_graphs_of_a_device_read_them(kind: Any) -> None:
+    def address() -> int:
+        return int(kind(torch.zeros(2), box("uneven"))._bound.data_ptr())
+
+    first = address()
+    for high in range(5, 105):
+        kind(torch.zeros(2), spaces.Box(-2.0, high, (1,)))
+    assert address() == first

@@ -43,6 +43,16 @@ def test_noise_has_the_scale_of_half_a_box_and_ends_at_the_bounds() -> None:
     assert at_border.max() == 4.0 and at_border.min() < 4.0
 
 
+def test_tensors_of_a_box_stay_where_they_are_as_graphs_of_a_device_read_them() -> None:
+    def address() -> int:
+        return make(torch.zeros(2), 0.1)._box.low.data_ptr()
+
+    first = address()
+    for high in range(5, 105):
+        make(torch.zeros(2), 0.1, spaces.Box(-2.0, high, (2,)))
+    assert address() == first
+
+
 def test_the_divergence_is_that_of_the_noise() -> None:
     logits = torch.randn(2, 5, 2, dtype=torch.float64)
     first, second = make(logits[0], 0.1), make(logits[1], 0.4)

@@ -124,6 +124,43 @@ def test_a_saturated_squashed_gaussian_has_the_probabilities_of_its_rounded_samp
     torch.testing.assert_close(found[inside], distribution.log_prob(action)[inside])
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "mean", "log_std"),
+    [(-1.0, 2.0, -8.0, 0.5), (-1.0, 2.0, 8.6, 0.3), (-0.001, 1.0, -12.0, 0.4), (0.25, 100.0, -11.0, 0.3)],
+)
+def test_bounds_near_0_have_the_share_of_samples_that_are_rounded_to_them(
+    low: float, high: float, mean: float, log_std: float
+) -> None:
+    space = spaces.Box(low, high, (1,))
+    logits = torch.tensor([mean, log_std]).expand(100_000, -1)
+    distribution = SquashedGaussianProbabilityDistribution(logits, space)
+    action = distribution.sample(torch.Generator().manual_seed(2)).squeeze(-1)
+    bound = float(space.low[0] if mean < 0 else space.high[0])
+    inward = np.float32(np.inf if mean < 0 else -np.inf)
+    share = float((action == bound).float().mean())
+    mass = float(distribution.environment_log_prob(torch.full((100_000, 1), bound))[0].exp())
+    with mpmath.workdps(30):  # x from which an action lies less than half a float from the bound
+        half = abs(mpmath.mpf(float(np.nextafter(np.float32(bound), inward))) - bound) / 2
+        fraction = half / (mpmath.mpf(float(space.high[0])) - float(space.low[0]))
+        x = (mpmath.log(fraction) - mpmath.log(1 - fraction)) / 2
+        expected = float(mpmath.ncdf((x - (mean if mean < 0 else -mean)) / mpmath.exp(log_std)))
+    assert 0.05 < expected < 0.95
+    assert mass == pytest.approx(expected, rel=1e-3)
+    assert share == pytest.approx(mass, abs=0.005)
+
+
+def test_a_bound_of_0_to_which_nothing_is_rounded_has_the_density() -> None:
+    space = spaces.Box(np.float32([0.0, -10.0]), np.float32([10.0, 0.0]))
+    logits = torch.tensor([-9.0, 9.0, 0.5, 0.5])
+    distribution = SquashedGaussianProbabilityDistribution(logits.expand(10_000, -1), space)
+    assert not bool((distribution.sample(torch.Generator().manual_seed(3)) == 0.0).any())
+    zero = torch.zeros(1, 2)
+    single = SquashedGaussianProbabilityDistribution(logits[None], space)
+    found = single.environment_log_prob(zero)
+    assert found.isfinite().all()
+    torch.testing.assert_close(found, single.log_prob(zero))
+
+
 def test_other_heads_are_received_as_they_are() -> None:
     generator = torch.Generator().manual_seed(2)
     beta = BetaProbabilityDistribution(torch.randn(5, 4, generator=generator), spaces.Box(0.0, 1.0, (2,)))

@@ -98,6 +98,25 @@ def test_all_estimators_find_the_value_of_a_policy_with_sub_steps_and_masks(of_r
     assert "effective sample size" in found.text() and not found.warnings
 
 
+def test_few_episodes_are_not_blamed_on_the_agent(of_random: Any) -> None:
+    spec = Spec.of(table_env())
+    policy = RandomPolicy({key: step.action_space for key, step in spec.steps.items()})
+    policy.spec = spec
+    found = estimate(policy, of_random[:4], policy, estimators=["per_decision"], gamma=1.0)
+    assert found.effective_sample_size == pytest.approx(4.0)
+    assert found.warnings == ["there are only 4 recorded episodes: record more"]
+
+
+def test_an_agent_that_acts_differently_is_named_with_the_effective_size(of_random: Any) -> None:
+    found = estimate(some_policy(3), of_random[:12], "random", estimators=["per_decision"], gamma=1.0)
+    assert found.effective_sample_size < 10
+    size = f"{found.effective_sample_size:.1f} episodes: the agent acts too differently"
+    assert found.warnings[0].startswith(f"the effective sample size of the weighted estimates is {size}")
+    page = Path(__file__).parents[2] / "docs" / "off_policy_evaluation.md"
+    shown = found.warnings[0].replace(f"{found.effective_sample_size:.1f}", "8.9")
+    assert f"\nwarning: {shown}\n" in page.read_text(encoding="utf-8")
+
+
 def test_log_probabilities_of_random_acts_are_those_of_the_options_that_masks_allow(of_random: Any) -> None:
     spec = Spec.of(table_env())
     acts = read_acts(of_random[:3], spec)
@@ -192,7 +211,7 @@ def test_the_same_seed_gives_the_same_estimates(of_random: Any) -> None:
 
 def test_a_policy_that_acts_differently_is_warned_of() -> None:
     policy = some_policy(3)
-    found = estimate(policy, records("random", 8), "random", estimators=["per_decision"], gamma=GAMMA)
+    found = estimate(policy, records("random", 12), "random", estimators=["per_decision"], gamma=GAMMA)
     (warning,) = found.warnings
     assert "the effective sample size of the weighted estimates is" in warning
 

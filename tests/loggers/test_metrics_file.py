@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor
@@ -151,3 +152,33 @@ def test_an_evaluation_of_an_earlier_checkpoint_drops_no_row(tmp_path: Path) -> 
     trainer = make_trainer(tmp_path, 3)
     trainer.validate(Counting(), [0], ckpt_path=tmp_path / "1.ckpt", verbose=False, weights_only=True)
     assert read(tmp_path) == [*rows, {"step": "20", "lr-SGD": "", "train/a": "", "eval/a": "-20.0"}]
+
+
+def test_a_new_run_keeps_the_file_of_another_one_under_another_name(tmp_path: Path) -> None:
+    earlier = []
+    for _ in range(2):
+        train(tmp_path, 2, 2)
+        earlier.append((tmp_path / "metrics.csv").read_bytes())
+    train(tmp_path, 1, 3)
+    assert read(tmp_path) == expected((3, 30))
+    assert [(tmp_path / f"metrics.{number}.csv").read_bytes() for number in (1, 2)] == earlier
+
+
+def test_a_run_that_starts_again_in_its_run_directory_replaces_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
+    train(tmp_path, 2, 2)
+    train(tmp_path, 1, 3)
+    assert read(tmp_path) == expected((3, 30))
+    assert list(tmp_path.glob("metrics*")) == [tmp_path / "metrics.csv"]
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x1cb", "a\x85b", "a\nb", 'a",b'])
+def test_any_name_of_a_value_survives_further_columns(tmp_path: Path, name: str) -> None:
+    metrics = MetricsFile(str(tmp_path))
+    metrics.log_metrics({name: 1.5}, step=1)
+    metrics.log_metrics({name: 2.5, "c": 3}, step=2)
+    with (tmp_path / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        rows = [{key: row[key] for key in ("step", name, "c")} for row in csv.DictReader(file)]
+    assert rows == [{"step": "1", name: "1.5", "c": ""}, {"step": "2", name: "2.5", "c": "3"}]

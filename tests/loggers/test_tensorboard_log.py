@@ -114,3 +114,18 @@ def test_a_described_statistic_is_read_without_warnings(tmp_path: Path, caplog: 
     log.finalize("success")
     assert tensorboard_to_pandas(tmp_path)["train_A/loss"].tolist() == [0.5, 0.25]
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("is_run", [True, False])
+def test_a_run_that_begins_hides_points_in_its_run_directory_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_run: bool
+) -> None:
+    if is_run:
+        monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
+    for step in (20, 10):
+        log = TensorBoardLog(str(tmp_path))
+        log.begin("seed_everything: 0", "maze-pl fit", 0)
+        log.log_metrics({"train_A/x": 1.0}, step)
+        log.finalize("success")
+    points = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("train_A/x")
+    assert {point.step for point in points} == ({10} if is_run else {10, 20})

@@ -83,3 +83,53 @@ def test_a_page_is_logged_as_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log.finalize("success")
     (file,) = tmp_path.rglob("media/html/*.html")
     assert "<p>an episode</p>" in file.read_text(encoding="utf-8")
+
+
+def ids_of(folder: Path) -> dict[str, list[float]]:
+    """Id of each W&B run -> its values of `loss`."""
+    values: dict[str, list[float]] = {}
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime_ns):
+        run = wandb_file.read_finished(path)
+        values.setdefault(run.run_id, []).extend(row["loss"] for row in run.history if "loss" in row)
+    return values
+
+
+def log_loss(save_dir: Path, value: float, begins_at: int, step: int) -> None:
+    log = WandbLog(str(save_dir))
+    log.begin("seed_everything: 0", "maze-pl fit", begins_at)
+    log.log_metrics({"loss": value}, step)
+    log.finalize("success")
+
+
+def test_runs_with_one_folder_are_several_runs_and_each_continues_as_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", "")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    shared = tmp_path / "shared"
+    for run_dir, value, begins_at, step in (("a", 1.0, 0, 10), ("b", 2.0, 0, 10), ("a", 3.0, 10, 20), ("a", 4.0, 0, 5)):
+        monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path / run_dir))
+        log_loss(shared, value, begins_at, step)
+    assert sorted(ids_of(shared).values()) == [[1.0, 3.0], [2.0]]  # the last one was logged at an earlier step
+
+
+def test_without_a_run_directory_a_run_that_begins_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", "")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for value, begins_at, step in ((1.0, 0, 10), (2.0, 0, 10), (3.0, 10, 20)):
+        log_loss(tmp_path, value, begins_at, step)
+    assert sorted(ids_of(tmp_path).values()) == [[1.0], [2.0, 3.0]]
+
+
+def test_a_run_of_an_earlier_version_continues_from_the_record_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    record = tmp_path / "shared" / "wandb" / "maze_pl.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"id": "abc", "logged": {"loss": 10}}', encoding="utf-8")
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path / "run"))
+    log_loss(tmp_path / "shared", 1.0, 10, 20)
+    assert ids_of(tmp_path / "shared") == {"abc": [1.0]}

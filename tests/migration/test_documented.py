@@ -131,8 +131,18 @@ def test_a_run_is_continued_with_the_keys_of_its_algorithm(tmp_path: Path) -> No
     for algorithm, option in (("ES", "data.max_steps"), ("PPO", "model.max_steps")):
         content = {"model": {"class_path": f"maze_pl.modules.{algorithm}"}}
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-        options = resume_options(str(tmp_path), {"algorithm.max_steps": 5, "runner.n_epochs": 7})
+        options = resume_options(str(tmp_path), {}, {"algorithm.max_steps": 5, "runner.n_epochs": 7})
         assert options == ["--resume", str(tmp_path), f"--{option}", "5", "--trainer.max_epochs", "7"]
+
+
+def test_keys_come_after_the_components_that_they_change(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model: {class_path: maze_pl.modules.PPO}\n", encoding="utf-8")
+    keys = {"algorithm.max_steps": 5, "env.name": "CartPole-v1"}
+    options = resume_options(str(tmp_path), {"algorithm": {"class_path": "maze_pl.modules.ES"}, "env": "gym_env"}, keys)
+    assert options == shlex.split(
+        f"--resume {tmp_path} --data.env env/gym_env --model '{{class_path: maze_pl.modules.ES}}' "
+        "--data.max_steps 5 --data.env.name CartPole-v1"
+    )
 
 
 def test_the_longest_key_that_fits_counts() -> None:

@@ -124,3 +124,13 @@ def test_the_choice_is_printed_when_training_starts(
         kit.fit(A2C(actor_critic=kit.make_actor_critic()))
         assert not any("networks that fit" in text for text in caplog.messages)
     logger.removeHandler(caplog.handler)
+
+
+def test_errors_of_the_environment_are_not_taken_for_a_missing_specification(kit: SimpleNamespace) -> None:
+    class Broken(GymMazeEnv):
+        def __init__(self) -> None:
+            super().__init__("CartPole-v1")
+            self.missing  # type: ignore[attr-defined]  # noqa: B018
+
+    with pytest.raises(AttributeError, match="missing"):
+        kit.make_trainer().fit(PPO(), RolloutDataModule(Broken, n_envs=10, n_rollout_steps=10))

@@ -16,6 +16,7 @@ from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper, TimeLimitWrapper
 from maze_pl.rllib.flat_env import FlatEnv
 from maze_pl.rllib.training_env import TrainingEnv, action_of
+from tests.rllib.bounded_actions import BoundedActions, clipped, drawn_actions
 
 SEED, ENV_INDEX = 5, 3
 
@@ -59,6 +60,24 @@ def test_episodes_are_those_of_a_vector_environment_with_the_same_actions(name: 
     assert ours == theirs
     assert report.env_steps == 40
     assert env.training_env.report().env_steps == 0
+
+
+def test_actions_outside_of_their_box_are_clipped_as_by_a_vector_environment() -> None:
+    make = partial(make_wrapped, lambda: GymMazeEnv(BoundedActions()))
+    vector = SequentialVectorEnv([make], seed=SEED)
+    env = FlatEnv(TrainingEnv(make, Spec.of(make()), SEED))
+    vector.reset()
+    env.reset()
+    key = vector.spec.step_keys[0]
+    for action in drawn_actions(30):
+        before = action.copy()
+        vector.staging.action[key]["action"][0] = action
+        vector.step()
+        observation, reward, *_ = env.step(action)
+        assert observation["observation"].tolist() == vector.staging.observation[key]["observation"][0].tolist()
+        assert observation["observation"].tolist() == clipped(action)
+        assert reward == vector.staging.reward[0]
+        assert action.tolist() == before.tolist()  # from which RLlib learns
 
 
 def test_an_observation_is_not_changed_by_later_steps() -> None:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.rllib.agent_names import AGENT_ID, ModuleOfAgent, agent_name, module_names
 from maze_pl.rllib.training_env import TrainingEnv
+from tests.rllib.bounded_actions import BoundedActions, clipped, drawn_actions
 from tests.structured import agreement, hierarchy, team
 
 # RLlib takes seconds to be imported.
@@ -140,3 +142,15 @@ def test_an_agent_that_leaves_ends_with_its_environment_step_while_the_others_go
             break
     assert ended[f"member/{team.LEAVER}"] == team.LEAVES_AFTER * team.N_AGENTS
     assert n_acts == team.LEAVES_AFTER * 3 + (team.N_STEPS - team.LEAVES_AFTER) * 2
+
+
+def test_actions_outside_of_their_box_are_clipped() -> None:
+    from maze_pl.rllib.multi_agent_env import StructuredMultiAgentEnv
+
+    env = StructuredMultiAgentEnv(training_env(lambda: GymMazeEnv(BoundedActions())))
+    observations, _ = env.reset()
+    (agent,) = observations
+    for action in drawn_actions(10):
+        observations, rewards, *_ = env.step({agent: action})
+        assert observations[agent]["observation"].tolist() == clipped(action)
+        assert rewards[agent] == pytest.approx(sum(clipped(action)))

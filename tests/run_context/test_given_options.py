@@ -180,6 +180,22 @@ def test_arguments_of_an_algorithm_that_is_passed_again_count() -> None:
     assert context.assembled()["model"]["init_args"]["gae_lambda"] == 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["a2c", A2C(lr=lambda progress: 1e-3), partial(A2C, lr=lambda progress: 1e-3)])
+def test_overrides_change_the_algorithm_of_a_continued_run_as_that_of_a_new_one(algorithm: Any) -> None:
+    overrides = {**SMALL, "algorithm.value_loss_coef": lambda progress: 0.5, "algorithm.gamma": 0.5}
+    arguments: dict[str, Any] = {"algorithm": algorithm, "overrides": overrides, "run_dir": "run", "silent": True}
+    new = RunContext(**arguments).assembled()
+    Path("run").mkdir()
+    Path("run", "config.yaml").write_text(yaml.safe_dump(new), encoding="utf-8")
+    again = RunContext(**arguments)
+    assert again.continues
+    assert again.assembled()["model"] == new["model"]
+    assert new["model"]["init_args"]["gamma"] == 0.5
+    others = {**overrides, "algorithm.gamma": 0.7}
+    assert RunContext(**{**arguments, "overrides": others}).assembled()["model"]["init_args"]["gamma"] == 0.7
+
+
 def test_options_that_are_missing_are_named_as_overrides() -> None:
     from maze_pl.config.given_objects import missing
 

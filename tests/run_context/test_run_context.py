@@ -21,7 +21,7 @@ import maze_pl
 from maze_pl import RunContext
 from maze_pl.__main__ import main
 from maze_pl.collect.engines import InProcessEngine
-from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.search_path import ConfigurationError, shipped_folder
 from maze_pl.datamodules import RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
@@ -40,6 +40,7 @@ SMALL: dict[str, Any] = {
     "algorithm.capture": "off",
     "data.evaluators": {"eval": RolloutEvaluator(n_episodes=1)},
 }
+PAGE = Path(__file__).parents[2] / "docs" / "run_context.md"
 SMALL_TEXT = [
     *("--data.n_envs", "1", "--data.n_rollout_steps", "20", "--data.epoch_length", "1", "--model.capture", "off"),
     *("--data.evaluators", "{eval: {n_episodes: 1, deterministic: true, n_envs: 0, render: false}}"),
@@ -599,3 +600,28 @@ def test_an_interrupted_run_is_continued_as_if_nothing_had_happened() -> None:
     RunContext(run_dir=interrupted, env=lambda: GymMazeEnv("CartPole-v1"), silent=True).train(1)
     RunContext(algorithm="a2c", overrides=overrides, run_dir="whole", silent=True).train(1)
     assert same_weights(interrupted, "whole")
+
+
+def option_of(name: str, group: str, option: str) -> Any:
+    """An option of a shipped configuration, or of its base."""
+    content = yaml.safe_load((shipped_folder() / f"{name}.yaml").read_text(encoding="utf-8"))
+    if option in content.get(group, {}):
+        return content[group][option]
+    return option_of(content["base"], group, option)
+
+
+def test_the_page_says_when_training_of_each_algorithm_stops_by_itself() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    shown: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        for name in cells[0].replace("`", "").split(", "):
+            if len(cells) == 3:
+                shown[name.strip()] = cells[1], cells[2]
+    for name in ("ppo", "a2c", "impala", "sac", "dqn", "td3", "es", "bc"):
+        limit = option_of(f"conf_train/{name}", "trainer", "max_epochs")
+        patience = option_of(f"conf_train/{name}", "early_stopping", "patience")
+        limit_text, patience_text = shown[name]
+        assert limit_text == (f"{limit:,}" if limit else "none"), name
+        assert patience_text.startswith(f"{patience} evaluations" if patience else "never"), name
+    assert RunContext(silent=True).command[:3] == ["fit", "--config", "conf_train/es"]

@@ -151,3 +151,15 @@ def test_a_search_with_a_bundle_is_that_with_its_policy(tmp_path: Path) -> None:
         played = rollout(partial(env_of, HEADS), one, 2, **options)
         returns.append([trajectory.summary.reward for trajectory in played])
     assert returns[0] == returns[1]
+
+
+def test_rollouts_play_on_with_a_mask_that_allows_nothing(tmp_path: Path) -> None:
+    policy = BundlePolicy(write_bundle(tmp_path / "agent.bundle"))
+    observation = {
+        "place": np.zeros((2, 2), np.float32),
+        "allowed": np.zeros((2, 3), np.int8),
+        "kind": np.array([1, 2]),
+    }
+    batch = PolicyBatch(0, observation, np.zeros(2, np.int64))
+    assert policy.act(batch, deterministic=True).action["turn"].tolist() == [0, 0]
+    assert policy.probabilities(batch)["turn"].shape == (2, 3)

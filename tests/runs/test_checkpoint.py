@@ -10,7 +10,7 @@ import torch
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import CHECKPOINT_FORMAT, CHECKPOINT_KEY, add_to_checkpoint
-from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.runs.checkpoint import checkpoint_path, read_checkpoint, run_configuration, wrapper_statistics_in
 
 
 def test_a_flipped_bit_of_a_checkpoint_is_found_or_changes_nothing(tmp_path: Path) -> None:
@@ -81,3 +81,18 @@ def test_a_checkpoint_without_the_state_of_its_run_is_refused_by_its_name(tmp_pa
         run_configuration(content, path)
     content[CHECKPOINT_KEY]["config"] = {"model": {}, "data": {}}
     assert run_configuration(content, path) == {"model": {}, "data": {}}
+
+
+@pytest.mark.parametrize(
+    ("file", "fault"),
+    [
+        ("seeds.json", r"holds the runs of several seeds: name one of them \(.*seed_3, .*seed_7\)"),
+        ("sweep.yaml", r"holds the trials of a sweep: name one of them, such as .*trial_0000"),
+    ],
+)
+def test_a_folder_of_several_runs_stands_for_no_checkpoint(tmp_path: Path, file: str, fault: str) -> None:
+    (tmp_path / file).write_text("{}", encoding="utf-8")
+    for seed in (3, 7):
+        (tmp_path / f"seed_{seed}").mkdir()
+    with pytest.raises(ConfigurationError, match=fault):
+        checkpoint_path(tmp_path)

@@ -24,6 +24,7 @@ from maze_pl.envs.wrappers import (
 )
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import rollout
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from tests.bad_input.project import SMALL, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -111,6 +112,18 @@ def test_a_rollout_with_the_configuration_of_a_run_writes_each_event_once(run: P
     text = (folder / "out" / "event_logs" / "BaseEnvEvents.reward.csv").read_text()
     assert len(text.splitlines()) == 1 + 2 * 5
     assert not (folder / "out" / "trajectories").exists()
+
+
+@pytest.mark.slow
+def test_an_export_records_nothing(run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tree(run)
+    monkeypatch.setenv(RUN_DIR_VARIABLE, str(run))  # as in the process that trains
+    manifest = maze_pl.export(run, "agent.bundle", episodes=2, max_steps=5)
+    assert manifest["parity"]["decisions"] == 10
+    monkeypatch.delenv(RUN_DIR_VARIABLE)
+    assert main(["export", str(run), "--to", "other.bundle", "--episodes", "2"]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["agent.bundle", "other.bundle"]
+    assert tree(run) == before
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from maze_pl.core.provenance import Provenance
+from maze_pl.runs.provenance import append_provenance
 from maze_pl.runs.seed_results import SeedResult, read_results, read_values, table_of_seeds, write_results
 
 RETURN, KPI = "eval_BaseEnvEvents/reward/mean", "eval_BaseEnvEvents/kpi/mean/waste"
@@ -33,6 +35,13 @@ def test_without_evaluations_they_are_those_of_training(tmp_path: Path) -> None:
     path = write_metrics(tmp_path, "100,1.0", "200,0.5", head="step,train_BaseEnvEvents/reward/mean")
     assert read_values(path) == {"env steps": 200.0, "train return, last": 0.5, "train return, best": 1.0}
     assert read_values(tmp_path / "nothing.csv") == {}
+
+
+def test_the_steps_of_a_clone_are_acts(tmp_path: Path) -> None:
+    path = write_metrics(tmp_path, "100,1.0,5.0,0.4")
+    command: Provenance = {"command": "fit", "started": "", "seed": 0, "versions": {}, "git": None}
+    append_provenance(tmp_path, command | {"step_unit": "acts"})
+    assert next(iter(read_values(path).items())) == ("acts", 100.0)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import doctest
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from pytorch_lightning.loggers.logger import Logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maze_pl import SimpleStatsLoggingSetup
-from maze_pl.callbacks import TensorBoardLog
+from maze_pl.callbacks import MetricsFile, TensorBoardLog
 from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
 from maze_pl.events import define_episode_stats, define_epoch_stats, define_step_stats
 from maze_pl.runs import simple_stats
@@ -116,6 +117,29 @@ def test_loggers_get_what_is_printed(tmp_path: Path) -> None:
         "hand_SalesEvents/sold/bob/histogram",
     ]
     assert events.Tags()["images"] == ["hand_SalesEvents/sold/ann", "hand_SalesEvents/sold/bob"]
+
+
+def test_further_blocks_continue_steps_and_totals_of_the_same_environment(tmp_path: Path) -> None:
+    own, metrics = OwnWriter(), MetricsFile(str(tmp_path))
+    env = TimeLimitWrapper.wrap(depot(logging_prefix="hand"), max_episode_steps=9)
+    ends, totals, means = [], [], []
+    for block, lengths in enumerate(([5], [2, 3], [4])):
+        with SimpleStatsLoggingSetup(env, [own, metrics]) as setup:
+            returns = []
+            for episode, n_steps in enumerate(lengths):
+                returns.append(sum(act(env, n_steps, seed=10 * block + episode)))
+                env.close_episode()
+        ends.append(setup.statistics["BaseEnvEvents/reward/total_step_count"])
+        totals.append(setup.statistics["BaseEnvEvents/reward/total_episode_count"])
+        means.append(sum(returns) / len(returns))
+        assert setup.statistics["BaseEnvEvents/reward/episode_count"] == len(lengths)
+        assert setup.statistics["BaseEnvEvents/reward/mean"] == pytest.approx(means[-1])
+    assert ends == [5, 10, 14] and totals == [1, 3, 4]
+    assert [step for _, step in own.rows] == ends
+    with (tmp_path / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in rows] == ends
+    assert [float(row["hand_BaseEnvEvents/reward/mean"]) for row in rows] == pytest.approx(means)
 
 
 def test_topics_that_cannot_be_imported_are_known_from_the_environment() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import N_DIGITS
-from maze_pl_runtime.inputs import Input
+from maze_pl_runtime.inputs import Input, inputs_of
 from tests.bundle.written_bundles import HEAD, STEP, write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
@@ -83,8 +83,13 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"observation": {"place": [0.0, 0.0]}}, r"expected a dict of the observations \['allowed', 'kind', 'place'\]"),
-        ({"observation": [0.0, 0.0]}, r"expected a dict .*, got \[0.0, 0.0\]"),
+        (
+            {"observation": {"place": [0.0, 0.0], "where": [0.0, 0.0]}},
+            r"^observations \['allowed', 'kind'\] are missing: expected a dict of the observations "
+            r"\['allowed', 'kind', 'place'\]; the names \['where'\] are unknown$",
+        ),
+        ({"observation": {"place": [0.0, 0.0], "kind": 1}}, r"^observations \['allowed'\] are missing: .* 'place'\]$"),
+        ({"observation": [0.0, 0.0]}, "expected a dict .*, got list$"),
         ({"step_key": 1}, r"step_key=1 must be one of the sub-steps \[0\]"),
         ({"state": {}}, r"the policy state has the entries \[\], expected \['memory'\]"),
         ({"state": {"memory": [0.0]}}, r"state/memory has shape \(1,\), expected \(2,\)"),
@@ -100,6 +105,67 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
 def test_wrong_arguments_are_refused(policy: Policy, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         policy.act(**{"observation": ONE, **arguments})
+
+
+def described(space: dict[str, Any], choices: list[int]) -> dict[str, Any]:
+    """Changes of the description of the sub-step by which the mask is one of another head."""
+    return {"actions": {"turn": space}, "heads": {"turn": {**HEAD, "choices": choices}}}
+
+
+def test_a_mask_that_allows_nothing_is_refused(policy: Policy) -> None:
+    with pytest.raises(ValueError, match=r"^observation 'allowed' allows no option of 'turn'$"):
+        policy.act({**ONE, "allowed": [0, 0, 0]})
+    batch = {"place": np.zeros((3, 2)), "allowed": [[1, 0, 0], [0, 0, 0], [0, 0, 1]], "kind": [1, 2, 3]}
+    with pytest.raises(ValueError, match=r"^observation 'allowed' allows no option of 'turn' in row 1$"):
+        policy.act(batch)
+    assert policy.act({**ONE, "allowed": [0, 0, 1]})[0] == {"turn": 0}  # this graph does not use the mask
+    assert policy.act({**ONE, "allowed": [0, 0, 0]}, check_masks=False)[0] == {"turn": 0}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "bool"])
+def test_a_mask_needs_an_option_of_each_choice(dtype: str) -> None:
+    allowed = {"type": "box", "shape": [5], "dtype": dtype, "low": 0, "high": 1}
+    space = {"type": "multi_discrete", "nvec": [[2], [3]]}
+    step = {**STEP, "observations": {"allowed": allowed}, **described(space, [2, 3])}
+    generator = np.random.default_rng(0)
+    masks = [*inputs_of(step), *inputs_of({**step, "heads": {}})]
+    for n in (1, 4):
+        for _ in range(50):
+            values = generator.integers(0, 2, (n, 5)).astype(dtype)
+            missing = [
+                (r, c) for r in range(n) for c, part in enumerate((values[r, :2], values[r, 2:])) if not any(part)
+            ]
+            for mask in masks:
+                if not missing:
+                    mask(values)
+                    continue
+                row, choice = missing[0]
+                message = f"^observation 'allowed' allows no option of choice {choice} of 'turn' in row {row}$"
+                with pytest.raises(ValueError, match=message):
+                    mask(values)
+
+
+def test_all_bits_may_be_forbidden() -> None:
+    allowed = {"type": "box", "shape": [3], "dtype": "int8", "low": 0, "high": 1}
+    bits = described({"type": "multi_binary", "shape": [3]}, [2, 2, 2])
+    step = {**STEP, "observations": {"allowed": allowed}, **bits}
+    for one in (step, {**step, "heads": {}}):
+        (mask,) = inputs_of(one)
+        mask(np.zeros(3, np.int8))
+
+
+def test_impossible_options_have_a_log_probability_of_minus_infinity(policy: Policy) -> None:
+    lowest = float(np.finfo(np.float32).min)
+    assert policy.decide({**ONE, "place": [lowest, 0.5]}).parameters["turn"].tolist() == [-np.inf, 0.5, -np.inf]
+    batch = {"place": [[0.5, lowest], [1.0, 2.0]], "allowed": np.ones((2, 3)), "kind": [1, 1]}
+    found = policy.decide(batch).parameters["turn"]
+    assert found.dtype == np.float32 and found.tolist() == [[0.5, -np.inf, 0.5], [1.0, 2.0, 1.0]]
+
+
+def test_parameters_of_continuous_heads_are_as_the_graph_returns_them(tmp_path: Path) -> None:
+    policy = Policy.load(write_bundle(tmp_path / "a.bundle", heads={"turn": {**HEAD, "choices": []}}))
+    lowest = float(np.finfo(np.float32).min)
+    assert policy.decide({**ONE, "place": [lowest, 0.5]}).parameters["turn"].tolist() == [lowest, 0.5, lowest]
 
 
 def test_observations_beyond_float32_are_refused() -> None:

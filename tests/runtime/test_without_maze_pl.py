@@ -35,6 +35,6 @@ def test_it_runs_without_torch_lightning_gymnasium_and_maze_pl(tmp_path: Path) -
     assert result.stdout.splitlines() == ["{'turn': 0}", "[]"]
 
 
-def test_it_has_at_most_350_lines() -> None:
+def test_it_has_at_most_400_lines() -> None:
     folder = Path(maze_pl_runtime.__file__).parent
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py")) <= 350
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py")) <= 400

@@ -71,6 +71,24 @@ def test_a_batch_and_a_given_state_are_decided(client: TestClient) -> None:
     assert content["state"] == {"memory": [[0.5, -1.0], [0.75, 0.0]]}
 
 
+def test_a_mask_that_allows_nothing_is_refused(client: TestClient) -> None:
+    answer = client.post("/act", json={"observation": {**ONE, "allowed": [0, 0, 0]}})
+    assert answer.status_code == 422
+    assert answer.json() == {
+        "error": "observation 'allowed' allows no option of 'turn'",
+        "field": "observation/allowed",
+    }
+    batch = {"place": [[0.5, -1.0]] * 2, "allowed": [[1, 0, 0], [0, 0, 0]], "kind": [1, 4]}
+    answer = client.post("/act", json={"observation": batch})
+    assert answer.status_code == 422 and answer.json()["error"].endswith("no option of 'turn' in row 1")
+
+
+def test_null_stands_for_the_log_probability_of_an_impossible_option(client: TestClient) -> None:
+    place = [float(np.finfo(np.float32).min), 0.5]
+    answer = client.post("/act", json={"observation": {**ONE, "place": place}, "with_parameters": True})
+    assert answer.json()["parameters"] == {"turn": [None, 0.5, None]}
+
+
 def test_uniform_numbers_determine_sampled_actions(client: TestClient) -> None:
     found = []
     for uniform in (0.1, 0.5, 0.9):

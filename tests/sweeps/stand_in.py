@@ -26,6 +26,9 @@ with (folder / "calls.txt").open("a") as file:
     file.write(" ".join(words) + "\\n")
 if resumed:
     words[:] = (folder / "calls.txt").read_text().splitlines()[0].split(" ")
+if (pathlib.Path("edits")).exists():
+    with pathlib.Path("mine.yaml").open("a") as file:
+        file.write("seed_everything: 1\\n")
 rate = float(value("--model.lr", "0.1"))
 clip = float(value("--model.clip_range", "0"))
 if rate > 0.5:
@@ -55,7 +58,8 @@ if pathlib.Path("hang").exists() and not resumed:
     time.sleep(60)
 if value("--seeds"):
     seeds = list(range(int(value("--seeds"))))
-    (folder / "seeds.json").write_text(json.dumps({"seeds": seeds, "options": []}))
+    (folder / "part").write_text(json.dumps({"seeds": seeds, "options": []}))
+    (folder / "part").rename(folder / "seeds.json")  # as `maze-pl fit --seeds`: a sweep reads it at any time
     for seed in seeds:
         train(folder / f"seed_{seed}", seed)
 else:

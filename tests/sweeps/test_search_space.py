@@ -50,6 +50,29 @@ def test_what_cannot_be_searched_is_one_message(values: Any, message: str) -> No
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"low": 0.0, "high": 1.0, "step": 0.3}, [0.0, 0.3, 0.6, 0.9]),
+        ({"low": 1, "high": 9, "step": 3}, [1, 4, 7]),
+        ({"low": 1.0, "high": 8.0, "step": 2, "type": "int"}, [1, 3, 5, 7]),
+        ({"low": 0.8, "high": 0.9, "step": 0.1}, [0.8, 0.9]),
+        ({"low": 0.1, "high": 0.4, "step": 0.3}, [0.1, 0.4]),
+        ({"low": "1e-5", "high": "1e-4", "step": "2e-5"}, [1e-5, 3e-5, 5e-5, 7e-5, 9e-5]),
+        ({"low": 0, "high": 1, "step": 0.25}, [0, 0.25, 0.5, 0.75, 1]),
+    ],
+)
+def test_a_range_ends_with_the_last_step_without_a_warning(values: Any, expected: list[float]) -> None:
+    (parameter,) = parse_search({"a": values})
+    assert isinstance(parameter, Range)
+    assert parameter.high == pytest.approx(expected[-1], rel=1e-12)
+    assert parameter.samples() == [parameter.low, parameter.high]
+    assert parameter.grid() == pytest.approx(expected, rel=1e-12)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    found = sorted({parameter.suggest(study.ask()) for _ in range(80)})
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 def test_a_condition_must_be_possible() -> None:
     with pytest.raises(ConfigurationError, match=r"model is never algorithm/sac; search\.model has algorithm/ppo, alg"):
         parse_search({**CONDITIONAL, "b": {"values": [1], "when": {"model": "algorithm/sac"}}})

@@ -35,6 +35,38 @@ def test_a_trial_is_a_command_line_of_fit_with_searched_options_last() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "assignment", "order"),
+    [
+        (["model.gamma", "data.n_envs"], ["model", "model.lr"], ["data.n_envs", "model", "model.gamma", "model.lr"]),
+        (["model.gamma"], ["model.class_path"], ["model.class_path", "model.gamma"]),
+        (["model.init_args.gamma"], ["model"], ["model", "model.init_args.gamma"]),
+        (["a.b", "a.b.c.d"], ["a", "a.b.c", "e"], ["a", "a.b", "a.b.c", "a.b.c.d", "e"]),
+        (["trainer.callbacks+"], ["trainer.callbacks"], ["trainer.callbacks", "trainer.callbacks+"]),
+        (["model_x.y", "data"], ["model", "data.env"], ["model_x.y", "data", "model", "data.env"]),
+        (["model.gamma"], ["model.gamma_x"], ["model.gamma", "model.gamma_x"]),
+    ],
+)
+def test_an_option_follows_the_searched_one_that_it_belongs_to(
+    options: list[str], assignment: list[str], order: list[str]
+) -> None:
+    plan = parse_sweep({**SMALL, "search": {"x": [1]}, "options": dict.fromkeys(options, 1)})
+    words = plan.fit(dict.fromkeys(assignment, 2))
+    assert words[3::2] == [f"--{option}" for option in order]
+
+
+@pytest.mark.parametrize("group", ["algorithm/ppo", "algorithm/a2c"])
+def test_fixed_options_hold_for_each_class_that_is_searched(group: str) -> None:
+    search = {"model": ["algorithm/ppo", "algorithm/a2c"], "model.max_grad_norm": [0.25]}
+    plan = parse_sweep({**SMALL, "search": search, "options": {"model.gamma": 0.75}})
+    model = configured_value(plan.fit({"model": group, "model.max_grad_norm": 0.25}), "model")
+    assert (
+        model["class_path"] == {"algorithm/ppo": "maze_pl.modules.PPO", "algorithm/a2c": "maze_pl.modules.A2C"}[group]
+    )
+    found = {**model["init_args"], **model}
+    assert (found["gamma"], found["max_grad_norm"]) == (0.75, 0.25)
+
+
+@pytest.mark.parametrize(
     ("objective", "options", "words"),
     [
         ("eval/kpi/x", {}, ["--best_checkpoint.monitor", "eval/kpi/x", "--best_checkpoint.mode", "max"]),

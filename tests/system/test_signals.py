@@ -27,7 +27,9 @@ def test_a_signal_ends_what_has_nothing_to_keep_with_the_status_of_a_shell(
         signal.raise_signal(number)
     assert stopped.value.code == 128 + number
     assert [signal.getsignal(one) for one in NUMBERS] == before
-    assert f"maze-pl: stopped by {signal.Signals(number).name}" in capfd.readouterr().err
+    error = capfd.readouterr().err
+    assert error.startswith(f"maze-pl: stopped by {signal.Signals(number).name}")
+    assert error.endswith("; nothing was trained: start the command again\n")
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -14,13 +14,15 @@ from PIL import Image
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
-from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv
+from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.cutting_2d import masked_struct_env_factory
 from maze_pl.envs.wrappers import StepSkipWrapper
 from maze_pl.modules import PPO
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.arrays import decoded
 from maze_pl.viewer.document import episode_document
+from maze_pl.viewer.episode_view import view
 from maze_pl.viewer.playing import episode_of
 from tests.envs.line import make_line_env
 from tests.envs.relay import make_relay_env
@@ -176,6 +178,50 @@ def test_kpis_so_far_are_those_of_the_states_between_steps(n_steps: int) -> None
     np.testing.assert_array_equal(kpis["time"], np.where(known, np.arange(1, 7), np.nan))
     np.testing.assert_array_equal(kpis["turn"], np.where(known, 0, np.nan))
     np.testing.assert_array_equal(kpis["acts_per_step"], np.where(known, 3, np.nan))
+
+
+class CountedActs(CartPoleArrayEnv):
+    """Has the number of acts so far as its KPI."""
+
+    kpi_names = ("n_acts",)
+
+    def allocate(self, n: int) -> None:
+        super().allocate(n)
+        self.n_acts = np.zeros(n)
+
+    def reset(self, which: Any, seeds: Any) -> Any:
+        self.n_acts[which] = 0
+        return super().reset(which, seeds)
+
+    def step(self, actions: Any, which: Any) -> Any:
+        self.n_acts[which] += 1
+        return super().step(actions, which)
+
+    def kpis(self, which: Any) -> dict[str, Any]:
+        return {"n_acts": self.n_acts[which]}
+
+
+@pytest.mark.parametrize("is_instance", [True, False])
+def test_kpis_that_only_the_environment_knows_are_not_shown_after_each_step(is_instance: bool) -> None:
+    env: Any = ArrayMazeEnv(CountedActs()) if is_instance else lambda: ArrayMazeEnv(CountedActs())
+    played = rollout(env, seed=3, record=["spaces", "states", "events"], n_envs=1, max_steps=4)
+    (content,) = view(played, env=env).document["episodes"]
+    assert content["kpis"] == {"n_acts": 4.0}
+    assert content["running_kpis"] == {}
+
+
+def test_array_environment_itself_is_adapted_for_playing_and_viewing() -> None:
+    env = CountedActs()
+    played = rollout(env, episodes=2, seed=3, record=["spaces", "states", "events"], n_envs=1, max_steps=4)
+    made = rollout(CountedActs, episodes=2, seed=3, n_envs=1, max_steps=4)
+    for one, other in zip(played, made, strict=True):
+        assert one.spaces is not None and other.spaces is not None
+        assert one.summary.kpis == other.summary.kpis == {"n_acts": 4.0}
+        np.testing.assert_array_equal(one.spaces.reward, other.spaces.reward)
+        for key, observation in one.spaces.observation.items():
+            for name, array in observation.items():
+                np.testing.assert_array_equal(array, other.spaces.observation[key][name])
+    assert [content["kpis"] for content in view(played, env=env).document["episodes"]] == [{"n_acts": 4.0}] * 2
 
 
 def test_episode_of_states_alone_has_all_of_its_environment_steps() -> None:

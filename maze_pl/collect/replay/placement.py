@@ -31,14 +31,16 @@ def device_of_buffer(
         steps: Sub-steps of the specification.
         capacity: Transitions of each sub-step.
     """
-    if choice == "host" or of_networks.type != "cuda" or not all(map(_can_be_written, steps.values())):
+    if choice == "host" or of_networks.type != "cuda":
+        return None
+    if not all(can_be_written(step) for step in steps.values()):
         return None
     free = torch.cuda.mem_get_info(of_networks)[0]
     needed = capacity * sum(bytes_of_values(step) for step in steps.values())
     return of_networks if needed <= LARGEST_SHARE * free else None
 
 
-def _can_be_written(step: StepSpec) -> bool:
+def can_be_written(step: StepSpec) -> bool:
     """True if torch can write observations and actions by index."""
     parts = [*step.observation_space.spaces.values(), *step.action_space.spaces.values()]
     return not any(np.dtype(part.dtype) in (np.uint16, np.uint32, np.uint64) for part in parts)

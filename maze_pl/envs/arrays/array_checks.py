@@ -55,7 +55,7 @@ class ArrayChecks:
         n_envs: Number of environments.
         first_env_index: Number of the first environment, for messages.
         name: Name of the environment, for messages.
-        is_full: Whether observations must lie within their spaces.
+        is_full: Whether observations must lie within their spaces, and none may be additional.
     """
 
     def __init__(self, spec: Spec, n_envs: int, first_env_index: int, name: str, is_full: bool) -> None:
@@ -133,8 +133,17 @@ class ArrayChecks:
             self._require(result.env_time, "env_time", "iu", "integers")
         if result.next_key is not None:
             self._require(result.next_key, "next_key", "iu", "integers")
+        elif len(self._spec.step_keys) > 1:
+            came = f"{method} of {self._name} returned no next_key, but there are sub-steps {self._spec.step_keys}"
+            raise EnvContractError(f"{came}; return the position [N] of the next actor's step key among them")
         if result.next_agent is not None:
             self._require(result.next_agent, "next_agent", "iu", "integers")
+        else:
+            for key, step in self._spec.steps.items():
+                if step.n_agents != 1:
+                    came = f"{method} of {self._name} returned no next_agent, but sub-step {key!r} has several agents"
+                    remedy = "return the id [N] of the next actor, 0 in sub-steps with one agent"
+                    raise EnvContractError(f"{came}; {remedy}")
 
     def _require(self, array: Any, name: str, kinds: str, what: str) -> None:
         """Require an array [N] of one of some kinds of dtypes."""
@@ -211,7 +220,7 @@ class ArrayChecks:
 
         Raises:
             EnvContractError: One is missing, or has another shape or a dtype that cannot be converted, or integers
-                that the dtype of its space cannot hold.
+                that the dtype of its space cannot hold; with full checks, one is additional or outside of its space.
         """
         tree = result.observation.get(key) if isinstance(result.observation, Mapping) else None
         layout = self._layouts[key]
@@ -219,6 +228,9 @@ class ArrayChecks:
             came = str(sorted(tree)) if isinstance(tree, Mapping) else describe(tree)
             expected = f"expected {sorted(name for name, _, _ in layout)} by name"
             raise EnvContractError(f"the observations of sub-step {key!r} of {self._name} are {came}; {expected}")
+        if self._is_full and len(tree) != len(layout):
+            came = f"the observations of sub-step {key!r} of {self._name} are {sorted(tree)}"
+            raise EnvContractError(f"{came}; expected only {sorted(name for name, _, _ in layout)}")
         arrays = {}
         for name, part, shape in layout:
             array = arrays[name] = as_numpy(tree[name])
@@ -245,11 +257,11 @@ class ArrayChecks:
             raise EnvContractError(f"{came}, which its type {dtype} cannot hold; declare a space of type {array.dtype}")
 
     def _check_bounds(self, array: Array, space: spaces.Space[Any], what: str, which: Array | slice) -> None:
-        """Require that the values lie in their space."""
+        """Require that the values lie in their space; NaN is left to whoever uses them."""
         numbers = np.arange(self._n_envs)[which]
         values = array[which]
         if isinstance(space, spaces.Box):
-            is_inside = (values >= space.low) & (values <= space.high)
+            is_inside = ((values >= space.low) & (values <= space.high)) | np.isnan(values)
         elif isinstance(space, spaces.Discrete):
             is_inside = (values >= space.start) & (values < space.start + space.n)
         elif isinstance(space, spaces.MultiDiscrete):
@@ -266,7 +278,7 @@ class ArrayChecks:
         """Check the KPIs of ended episodes.
 
         Returns:
-            The KPIs as arrays.
+            The KPIs as arrays, in the order of their declaration.
 
         Raises:
             StatisticsError: They have no names, or one has another shape, is infinite, or is not declared.
@@ -282,7 +294,7 @@ class ArrayChecks:
                 came = f"KPI {name!r} of {self._name} is {describe(values)}"
                 raise StatisticsError(f"{came} for {len(ended)} episodes; return one number for each, NaN for no value")
             refuse_infinite_kpi(name, values, ended + self._first_env_index)
-        return arrays
+        return {name: arrays[name] for name in names if name in arrays}  # tables have this order
 
 
 _ADVANCE = "raise env_time in the act that completes an environment step"

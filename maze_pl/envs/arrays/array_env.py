@@ -17,7 +17,7 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_events import ArrayEvents
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
-from maze_pl.envs.arrays.random_streams import RandomStreams
+from maze_pl.envs.arrays.nested_arrays import array_types, nested_values, random_streams_of
 
 Topic = TypeVar("Topic")
 
@@ -40,7 +40,7 @@ class ArrayEnv(ABC):
     Attributes:
         n_envs: Number of environments N; 0 before `allocate`.
         first_env_index: Number of the first environment across all ranks and workers, for messages.
-        events: The events that were fired.
+        array_events: The events that were fired.
         heuristic_policy: Class path of a policy that performs reasonably without training; None if
             there is none.
         starts_late: Whether `reset` must wait for the next step of the other environments, if these are running.
@@ -63,7 +63,7 @@ class ArrayEnv(ABC):
     def __init__(self) -> None:
         self.n_envs = 0
         self.first_env_index = 0
-        self.events = ArrayEvents()
+        self.array_events = ArrayEvents()
         self._given_arrays: dict[str, AnyArray] = {}
 
     # --------------------------------------------------------------------------------- to implement
@@ -86,7 +86,7 @@ class ArrayEnv(ABC):
             n_envs: Number of environments.
         """
         self.n_envs = n_envs
-        self.events.n_envs = n_envs
+        self.array_events.n_envs = n_envs
 
     @abstractmethod
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
@@ -173,7 +173,7 @@ class ArrayEnv(ABC):
             env: Number of the environment.
         """
         state = {}
-        for name, array in self._arrays():
+        for name, array in self._state_arrays().items():
             if array.shape[:1] == (self.n_envs,):
                 entry = array[env]
                 if isinstance(entry, np.ndarray):
@@ -194,7 +194,7 @@ class ArrayEnv(ABC):
         Args:
             topic: The topic class.
         """
-        return self.events.create_event_topic(topic)
+        return self.array_events.create_event_topic(topic)
 
     def numbers_of(self, which: EnvIndex) -> AnyArray:
         """Return the numbers [n] of the environments that act, from the index that `step` gets."""
@@ -208,68 +208,115 @@ class ArrayEnv(ABC):
         It is called before `allocate`: these arrays were made from the arguments of the constructor, and a resumed
         run has its own arguments. An array that `allocate`, `reset` or `step` puts in place of one of them is state.
         """
-        self._given_arrays = dict(ArrayEnv._arrays(self))
+        self._given_arrays = self._present_arrays()
 
     def options(self) -> list[str]:
         """Return the names of the arrays that `note_given_arrays` has noted and that nothing has replaced since."""
-        return [name for name, array in self._given_arrays.items() if vars(self).get(name) is array]
+        present = self._present_arrays()
+        return [name for name, array in self._given_arrays.items() if present.get(name) is array]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes: every array, tensor and `RandomStreams` of this object, by name.
 
-        Arrays that `note_given_arrays` has noted are left out until others replace them. Environments whose state has
-        other parts extend it. Arrays are not copied.
+        These are attributes, or lie in lists, tuples and dicts that are attributes. The names of the latter have
+        dots, such as `levels.0` for the first entry of a list `levels`. Arrays that `note_given_arrays` has noted
+        are left out until others replace them. Environments whose state has other parts extend it. Arrays are not
+        copied.
         """
-        state: dict[str, Any] = dict(self._arrays())
-        for name, streams in vars(self).items():
-            if isinstance(streams, RandomStreams):
-                state[name] = streams.state_dict()
+        state: dict[str, Any] = self._state_arrays()
+        for name, streams in random_streams_of(self).items():
+            state[name] = streams.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict` in an environment with as many episodes.
 
-        An attribute whose saved array has another dtype is replaced, as the environment had replaced it.
+        An array whose saved form has another dtype is replaced, as the environment had replaced it. States of earlier
+        versions hold nothing of lists, tuples and dicts, which then stay as they are.
 
         Raises:
-            ValueError: The state has other arrays, or others that are not attributes have another dtype.
+            ValueError: The state has other arrays, or others that cannot be replaced have another dtype.
         """
         own = self.state_dict()
-        if (own.keys() ^ state.keys()) - self._given_arrays.keys():
+        nested = {part.name for part in nested_values(self._attributes())} & own.keys()
+        absent = set() if nested & state.keys() else nested
+        if (own.keys() ^ state.keys()) - self._given_arrays.keys() - absent:
             came = f"{sorted(state)}, but {type(self).__name__} has {sorted(own)}"
             raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
         for name, array in self._given_arrays.items():
-            if name in own and name not in state:
-                setattr(self, name, array)  # not replaced when the state was saved
+            if name in own and name not in state and name not in absent:
+                self._replace(name, array)  # not replaced when the state was saved
             elif name in state and name not in own:
-                setattr(self, name, copy.deepcopy(_alike(state[name], array)))
-        for name, array in list(self._arrays()):
+                self._replace(name, copy.deepcopy(_alike(state[name], array)))
+        for name, array in self._state_arrays().items():
             if name in state:
                 self._restore(name, array, _alike(state[name], array))
-        for name, streams in vars(self).items():
-            if isinstance(streams, RandomStreams):
+        for name, streams in random_streams_of(self).items():
+            if name in state:
                 streams.load_state_dict(state[name])
 
     def _restore(self, name: str, array: AnyArray, saved: AnyArray) -> None:
-        """Copy a saved array of the same kind into one of the state, or replace the attribute if the dtypes differ."""
+        """Copy a saved array of the same kind into one of the state, or replace that one if the dtypes differ."""
         came = f"the saved array {name!r} of {type(self).__name__} has"
         if tuple(array.shape) != tuple(saved.shape):
             raise ValueError(f"{came} shape {tuple(saved.shape)}, expected {tuple(array.shape)}")
         if array.dtype == saved.dtype:
             array[...] = saved
-        elif vars(self).get(name) is array:
-            setattr(self, name, copy.deepcopy(saved))
+        elif self._present_arrays().get(name) is array:
+            self._replace(name, copy.deepcopy(saved))
         else:
             remedy = "give it the same type in `allocate` as in later steps, or resume with the code that saved it"
             raise ValueError(f"{came} type {saved.dtype}, expected {array.dtype}; {remedy}")
 
+    def _replace(self, name: str, array: AnyArray) -> None:
+        """Put another array in the place of an attribute, or of an entry of a list or a dict.
+
+        Raises:
+            ValueError: It lies in a tuple.
+        """
+        if name in vars(self):
+            setattr(self, name, array)
+            return
+        for nested in nested_values(self._attributes()):
+            if nested.name == name:
+                if isinstance(nested.container, tuple):
+                    came = f"the saved array {name!r} of {type(self).__name__} replaces another one in a tuple"
+                    remedy = "keep it in a list, or make it in `allocate` with its type in later steps"
+                    raise ValueError(f"{came}; {remedy}")
+                nested.replace(array)
+
     def _arrays(self) -> Iterator[tuple[str, AnyArray]]:
         """Yield the arrays and tensors of the state that this object has as attributes, by name."""
-        torch = sys.modules.get("torch")
-        kinds: tuple[type, ...] = (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
+        kinds = array_types()
         for name, value in vars(self).items():
             if isinstance(value, kinds) and value is not self._given_arrays.get(name):
                 yield name, value
+
+    def _state_arrays(self) -> dict[str, AnyArray]:
+        """Return the arrays of the state: those of `_arrays`, and further ones in lists, tuples and dicts."""
+        arrays = dict(self._arrays())
+        named_otherwise = {id(array) for name, array in arrays.items() if name not in vars(self)}
+        for name, value in self._nested_arrays():
+            if value is not self._given_arrays.get(name) and id(value) not in named_otherwise:
+                arrays[name] = value
+        return arrays
+
+    def _present_arrays(self) -> dict[str, AnyArray]:
+        """Return the arrays that are attributes, or lie in their lists, tuples and dicts, state or not."""
+        kinds = array_types()
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, kinds)}
+        return arrays | dict(self._nested_arrays())
+
+    def _nested_arrays(self) -> Iterator[tuple[str, AnyArray]]:
+        """Yield the arrays in lists, tuples and dicts that are attributes."""
+        kinds = array_types()
+        for nested in nested_values(self._attributes()):
+            if isinstance(nested.value, kinds):
+                yield nested.name, nested.value
+
+    def _attributes(self) -> dict[str, Any]:
+        """Return the attributes of this object, without the arrays that `note_given_arrays` has noted."""
+        return {name: value for name, value in vars(self).items() if value is not self._given_arrays}
 
 
 def _alike(saved: AnyArray, array: AnyArray) -> AnyArray:

@@ -16,7 +16,7 @@ from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_ch
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
-from maze_pl.envs.arrays.random_streams import RandomStreams
+from maze_pl.envs.arrays.nested_arrays import random_streams_of
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.rendering import OptionsArrayArg, Renderer, figure_to_array
@@ -32,7 +32,7 @@ class ReseededArrays(Protocol):
 
     Search does this in copies; see `CoreEnv.reseed`. It is needed where a `RandomStreams` is not an attribute of the
     environment, and where parts of the future were drawn already. By default, each `RandomStreams` that is an
-    attribute starts again.
+    attribute, or lies in a list, tuple or dict that is one, starts again.
     """
 
     def reseed(self, which: AnyArray, seeds: AnyArray) -> None:
@@ -55,9 +55,8 @@ def reseed_arrays(env: ArrayEnv, which: Array, seeds: Array) -> None:
     if isinstance(env, ReseededArrays):
         env.reseed(which, seeds)
     else:
-        for name, streams in vars(env).items():
-            if isinstance(streams, RandomStreams):
-                streams.seed([derive_seed(seed, name) for seed in seeds.tolist()], which)
+        for name, streams in random_streams_of(env).items():
+            streams.seed([derive_seed(seed, name) for seed in seeds.tolist()], which)
     if isinstance(env, ArrayWrapper):
         reseed_arrays(env.env, which, seeds)
 
@@ -99,15 +98,20 @@ class ArrayKpiCalculator(KpiCalculator):
 
     Args:
         env: The environment.
+        checks: Checks of its results.
     """
 
-    def __init__(self, env: ArrayEnv) -> None:
+    asks_environment = True
+
+    def __init__(self, env: ArrayEnv, checks: ArrayChecks) -> None:
         self._env = env
+        self._checks = checks
         self.kpi_names = env.kpi_names
 
     def calculate_kpis(self, episode_event_log: EpisodeEventLog, last_maze_state: Any) -> dict[str, float]:
         """Return the KPIs that have a value."""
-        kpis = {name: float(as_numpy(values)[0]) for name, values in self._env.kpis(_ONLY).items()}
+        arrays = self._checks.check_kpis(self._env.kpis(_ONLY.copy()), _ONLY, self._env.kpi_names)
+        kpis = {name: float(values[0]) for name, values in arrays.items()}
         return {name: value for name, value in kpis.items() if not np.isnan(value)}
 
 
@@ -126,8 +130,9 @@ class ArrayCoreEnv(CoreEnv):
         self._renderer = env.get_renderer()
         self._checks = ArrayChecks(Spec.of(env, slots_for_checks(env)), 1, 0, type(env).__name__, False)
         self._keys = list(env.observation_spaces_dict)
-        self._calculator = ArrayKpiCalculator(env) if env.kpi_names else None
-        self._topics: dict[type, Any] = {topic: self.pubsub.create_event_topic(topic) for topic in env.events.topics}
+        self._calculator = ArrayKpiCalculator(env, self._checks) if env.kpi_names else None
+        topics = env.array_events.topics
+        self._topics: dict[type, Any] = {topic: self.pubsub.create_event_topic(topic) for topic in topics}
         self._actions = {key: _zeros(space) for key, space in env.action_spaces_dict.items()}
         self._result: Any = None
         self._actor = ActorID(self._keys[0], 0)
@@ -170,16 +175,18 @@ class ArrayCoreEnv(CoreEnv):
     def _receive(self, result: ArrayStep) -> Observation:
         """Read the next actor and its observation."""
         self._result = result
-        place = 0 if result.next_key is None else int(as_numpy(result.next_key)[0])
-        agent_id = 0 if result.next_agent is None else int(as_numpy(result.next_agent)[0])
-        self._actor = ActorID(self._keys[place], agent_id)
+        keys = _ONLY if result.next_key is None else as_numpy(result.next_key)
+        agents = _ONLY if result.next_agent is None else as_numpy(result.next_agent)
+        self._checks.check_next(keys, agents, slice(None))
+        place = int(keys[0])
+        self._actor = ActorID(self._keys[place], int(agents[0]))
         arrays = self._checks.observation_of(result, self._keys[place], slice(None))
         self._maze_state = {name: array[0].copy() for name, array in arrays.items()}
         return self._maze_state
 
     def _fire_events(self) -> None:
         """Fire the events of the array environment, one by one."""
-        for event in self.env.events.drain():
+        for event in self.env.array_events.drain():
             fire = getattr(self._topics[event.declaration.topic], event.declaration.name)
             for place in range(len(event.which)):
                 attributes = {}
@@ -332,6 +339,10 @@ class ArrayMazeEnv(MazeEnv):
         super().__init__(ArrayCoreEnv(env), acts, sees)
         self.array_env = env
         self.heuristic_policy = env.heuristic_policy
+
+    def observation_maker(self, key: StepKey) -> str:
+        """Return the name of the class of the array environment, without wrappers."""
+        return type(self.array_env.unwrapped).__name__
 
     def render(self) -> Any:
         """Draw the present state of the simulation: `[height, width, 3]` bytes.

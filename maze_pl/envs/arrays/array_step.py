@@ -32,12 +32,13 @@ class ArrayStep:
             completes one. After a reset, None means 0.
         next_key: [N] int, position of the next actor's step key among the step keys; None if there
             is only one.
-        next_agent: [N] int, id of the next actor among the agents of its step key; None if all are 0.
+        next_agent: [N] int, id of the next actor among the agents of its step key; None if each
+            step key has a single agent.
         actor_done: [N] bool, whether the actor that just acted is done; None if none is before the
             end of its episode.
         actor_rewards: [N, L] where an environment step or an episode has just ended: the rewards of
             the acts of this environment step, in order; further entries are not read. None if
-            rewards are the team's.
+            rewards are the team's. They are read from the result of the act that completed the step.
         env_reward: [N] reward before wrappers changed it, for statistics; None if none has.
         env_observation: Observations before wrappers changed them, for statistics; None if none has.
     """

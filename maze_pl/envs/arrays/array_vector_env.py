@@ -24,6 +24,8 @@ from maze_pl.envs.arrays.array_wrapper_statistics import (
     shared_states_of,
 )
 from maze_pl.envs.arrays.episode_seeds import EpisodeSeeds
+from maze_pl.envs.arrays.first_observations import FirstObservations
+from maze_pl.envs.arrays.unsaved_state import UnsavedState
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import (
     AttributedRewards,
@@ -52,7 +54,7 @@ class ArrayVectorEnv(VectorEnv):
         n_same_starts: Number of consecutive environments whose episodes of the same index have the same seed.
         staging: Arrays to use, for example in shared memory.
         check: `fast` checks shapes and types of each result; `full` also whether observations lie within
-            their spaces.
+            their spaces and none is additional, which `fast` does for the first ones only.
 
     Attributes:
         env: The array environment.
@@ -86,6 +88,7 @@ class ArrayVectorEnv(VectorEnv):
         self.env.unwrapped.first_env_index = first_env_index
         self.env.note_given_arrays()
         self.env.allocate(n_envs)
+        self._unsaved: UnsavedState | None = UnsavedState(self.env)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset
         index = np.zeros(n_envs, np.int64)
@@ -97,8 +100,11 @@ class ArrayVectorEnv(VectorEnv):
         self._checks = ArrayChecks(
             self.spec, n_envs, first_env_index, type(self.env.unwrapped).__name__, check == "full"
         )
+        self._first_observations: FirstObservations | None = None
         if isinstance(self.env, ArrayWrapper):
             self.env.check_unwrapped(self._checks)
+        elif check == "fast":
+            self._first_observations = FirstObservations(self.env)
         self._statistics = ArrayStatistics(self.spec, n_envs, first_env_index)
         self._env_time = np.zeros(n_envs, np.int64)
         self._n_acts = np.zeros(n_envs, np.int64)  # in the running environment steps
@@ -126,7 +132,7 @@ class ArrayVectorEnv(VectorEnv):
         seeds = self._seeds.of(which, self._statistics.episode[which])
         result = self.env.reset(which, seeds)
         self._checks.check_reset(result, which)
-        self._statistics.receive(self.env.events.drain())
+        self._statistics.receive(self.env.array_events.drain())
         self._env_time[which] = 0 if result.env_time is None else as_numpy(result.env_time)[which]
         self._stage_observations(result, which)
 
@@ -156,7 +162,7 @@ class ArrayVectorEnv(VectorEnv):
         advanced = self._advance(result, which, ends)
         if not self._is_flat:
             staging.actor_done[which] = False if result.actor_done is None else as_numpy(result.actor_done)[which]
-        self._statistics.receive(self.env.events.drain())
+        self._statistics.receive(self.env.array_events.drain())
         self._statistics.note_rewards(which, self._env_reward(result), advanced)
         self._stage_observations(result, which)
         self._n_acts[which] += 1
@@ -207,10 +213,14 @@ class ArrayVectorEnv(VectorEnv):
     def _stage_observations(self, result: ArrayStep, which: Array | slice) -> None:
         """Copy the observations of the next actors."""
         staging = self.staging
-        if not self._is_flat:
+        if not self._is_flat or result.next_key is not None or result.next_agent is not None:
             staging.next_key[which] = 0 if result.next_key is None else as_numpy(result.next_key)[which]
             staging.next_agent[which] = 0 if result.next_agent is None else as_numpy(result.next_agent)[which]
             self._checks.check_next(staging.next_key, staging.next_agent, which)
+        if self._first_observations is not None:
+            self._first_observations.check(result, which)
+            if self._first_observations.is_done:
+                self._first_observations = None
         for place, key in enumerate(self._keys):
             observing = which
             if len(self._keys) > 1:
@@ -258,7 +268,7 @@ class ArrayVectorEnv(VectorEnv):
 
     def drain_summaries(self) -> EpisodeBatch:
         """Return summaries of episodes that ended; see `VectorEnv.drain_summaries`."""
-        drained = [*self._drained, self._statistics.drain(self.env.events.topics)]
+        drained = [*self._drained, self._statistics.drain(self.env.array_events.topics)]
         self._drained = []
         return drained[0] if len(drained) == 1 else EpisodeBatch.concatenated(drained)
 
@@ -271,8 +281,15 @@ class ArrayVectorEnv(VectorEnv):
         load_shared_states(self.env, state, freeze)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the arrays, of the statistics, and of the next actors' observations."""
-        self._drained.append(self._statistics.drain(self.env.events.topics))
+        """Return the state of the arrays, of the statistics, and of the next actors' observations.
+
+        Raises:
+            EnvContractError: At the first call, something has changed that the state does not hold.
+        """
+        if self._unsaved is not None:
+            self._unsaved.check()
+            self._unsaved = None
+        self._drained.append(self._statistics.drain(self.env.array_events.topics))
         staging = self.staging
         return {
             "episodes": self._statistics.episode.copy(),
@@ -303,7 +320,7 @@ class ArrayVectorEnv(VectorEnv):
         load_array_states(self.env, state)
         self._env_time[...] = state["env_time"]
         self._n_acts[...] = state["n_acts"]
-        self._statistics.load_state_dict(state["statistics"], self.env.events.topics)
+        self._statistics.load_state_dict(state["statistics"], self.env.array_events.topics)
         self._statistics.episode[...] = state["episodes"]
         self._drained = [EpisodeBatch.from_dict(state["ended"])]
         staging = self.staging

@@ -16,6 +16,7 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_checks import ArrayChecks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
+from maze_pl.envs.arrays.first_observations import FirstObservations
 
 _values_of = attrgetter(*[field.name for field in fields(ArrayStep)])
 
@@ -46,8 +47,9 @@ class ArrayWrapper(ArrayEnv):
         super().__init__()
         self.env = env
         self._checks_of_env: ArrayChecks | None = None
+        self._first_observations: FirstObservations | None = None
         self.statistics_name = f"{type(self).__module__}.{type(self).__qualname__}"
-        self.events = env.events
+        self.array_events = env.array_events
         self.heuristic_policy = env.heuristic_policy
 
     @property
@@ -95,12 +97,14 @@ class ArrayWrapper(ArrayEnv):
             self.env.check_unwrapped(checks)
         else:
             self._checks_of_env = checks
+            self._first_observations = FirstObservations(self.env)
 
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start an episode in some environments."""
         result = self.env.reset(which, seeds)
         if self._checks_of_env is not None:
             self._checks_of_env.check_reset(result, which)
+            self._check_first(result, which)
         return result if isinstance(self.env, ArrayWrapper) else _copied(result)
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
@@ -108,7 +112,15 @@ class ArrayWrapper(ArrayEnv):
         result = self.env.step(actions, which)
         if self._checks_of_env is not None:
             self._checks_of_env.check_step(result, which)
+            self._check_first(result, which)
         return result if isinstance(self.env, ArrayWrapper) else _copied(result)
+
+    def _check_first(self, result: ArrayStep, which: EnvIndex) -> None:
+        """Check the first observations of the innermost environment in full."""
+        if self._first_observations is not None:
+            self._first_observations.check(result, which)
+            if self._first_observations.is_done:
+                self._first_observations = None
 
     def kpis(self, which: AnyArray) -> Mapping[str, AnyArray]:
         """Return the KPIs of episodes that have just ended."""

@@ -93,7 +93,8 @@ def check_env(
         step_timeout: Seconds that a step or a reset may take, in the main thread; no limit if None.
             Making an environment may take as long, but at least 60 s.
         array_form: If `env` makes an episode of an array environment, this environment and its wrappers: several
-            environments in arrays are then compared with single ones.
+            environments in arrays are then compared with single ones. It is not needed if `env` itself is the class
+            of an array environment, or a function that makes one.
 
     Returns:
         The report. Exceptions in the environment are part of it.
@@ -113,7 +114,7 @@ def check_env(
     lines: list[CheckLine] = []
     is_stuck = False
     for check in CHECKS:
-        if check.needs_arrays and array_form is None:
+        if check.needs_arrays and not examination.plays_arrays:
             continue
         try:
             findings = list(check.find(examination)) or [(OK, check.success)]

@@ -16,9 +16,9 @@ from maze_pl.system.time_limit import CallTimeoutError
 
 def check_determinism(examination: Examination) -> Iterator[Finding]:
     """Find environments that differ although seeds and actions are the same."""
-    difference = examination.play_again(examination.env)
+    difference = examination.play_again(examination.env, with_summaries=True)
     if difference is None:
-        difference = examination.play_again(examination.make())
+        difference = examination.play_again(examination.make(), with_summaries=True)
     if difference is not None:
         examination.is_deterministic = False
         remedy = "reset(seed=...) must restore everything, and all randomness must come from that seed"
@@ -48,7 +48,13 @@ def check_saving(examination: Examination) -> Iterator[Finding]:
     except Exception as error:  # a copy may be too broken to be stepped
         difference = f"{type(error).__name__}: {error}"
     if difference is not None:
-        yield verdict, f"a copy leads to {difference}; let clone_from copy the whole state"
+        remedy = "let clone_from copy the whole state"
+        if examination.plays_arrays:
+            remedy = (
+                "keep the whole state in arrays, tensors or RandomStreams, made in allocate, that are attributes"
+                " or lie in lists, tuples and dicts that are attributes"
+            )
+        yield verdict, f"a copy leads to {difference}; {remedy}"
 
 
 def _clone(examination: Examination) -> Recorder | None:

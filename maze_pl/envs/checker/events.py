@@ -22,6 +22,7 @@ def check_events(examination: Examination) -> Iterator[Finding]:
             yield ERROR, f"{', '.join(sorted(names))} of sub-step {key!r} {_LOST}: {_REMEDY}"
         else:
             yield WARNING, f"sub-step {key!r} does not begin its environment step: {_REMEDY}"
+    yield from _missing_kpis(examination)
     known = []
     for topic in env.pubsub.topics:
         if topic not in BUILT_IN_TOPICS:
@@ -34,3 +35,14 @@ def check_events(examination: Examination) -> Iterator[Finding]:
         yield WARNING, f"never fired: {', '.join(never)}"
     elif not (known or early_events.lost or early_events.unbegun):
         yield SKIPPED, "none is declared"
+
+
+def _missing_kpis(examination: Examination) -> Iterator[Finding]:
+    """Find KPIs that are declared, but that no episode has."""
+    calculator = examination.env.get_kpi_calculator()
+    summaries = [act.summary for act in examination.acts if act.summary is not None]
+    if calculator is None or calculator.kpi_names is None or not summaries:
+        return
+    missing = [name for name in calculator.kpi_names if not any(name in summary.kpis for summary in summaries)]
+    if missing:
+        yield WARNING, f"declared in kpi_names, but without a value in all episodes: {', '.join(missing)}"

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 from maze_pl.core.seeding import derive_seed
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
+from maze_pl.envs.arrays.gym_vector_array_env import GymVectorArrayEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker.early_events import EarlyEvents
 from maze_pl.envs.checker.recorder import Act, LimitedCalls, Recorder
@@ -70,7 +73,8 @@ class Examination:
         seed: Determines episodes and actions.
         masks: As given.
         step_timeout: As given.
-        array_form: As given.
+        array_form: As given, or the environments that `source` makes, if they are array environments.
+        plays_arrays: Whether the episodes are those of an array environment.
         env: Recorder around the environment, once it is made.
         acts: Its resets and steps.
         observations: Its observations, by sub-step and name.
@@ -99,6 +103,7 @@ class Examination:
         self.acts: list[Act] = []
         self.observations: list[ObservationHistory] = []
         self.is_deterministic = True
+        self.plays_arrays = False
         self._made: list[LogStatsWrapper] = []
         self._wrapper_states: list[dict[str, Any]] = []  # outputs may depend on them
 
@@ -118,10 +123,20 @@ class Examination:
         """Record a new environment if a factory was given, otherwise the same one again."""
         if callable(self.source) or not self._made:
             with time_limit_to_make(self.step_timeout):
-                made: Any = make_wrapped(self.source if callable(self.source) else lambda: self.source)
+                made: Any = make_wrapped(self._make_unwrapped)
+            self.plays_arrays = plays_in_arrays(made)
             made.unwrapped._unchecked = []  # the check `steps` looks at all observations
             self._made.append(made)
         return self.recorded(self._made[-1])
+
+    def _make_unwrapped(self) -> Any:
+        """Call the factory, or return the environment."""
+        if not callable(self.source):
+            return self.source
+        made = self.source()
+        if self.array_form is None and isinstance(made, ArrayEnv) and not isinstance(made.unwrapped, GymVectorArrayEnv):
+            self.array_form = ArrayForm(self.source, [])
+        return made
 
     def recorded(self, env: Any) -> Recorder:
         """Return a recorder around an environment."""
@@ -141,10 +156,16 @@ class Examination:
         self._wrapper_states = [wrapper.state_dict() for wrapper in wrappers_of(made)]
         sample_episodes(self.env, self.n_steps, self.seed, None)
 
-    def play_again(self, env: Recorder, end: int = N_REPLAYED) -> str | None:
-        """Repeat the first acts in an environment, and describe the first difference, if any."""
+    def play_again(self, env: Recorder, end: int = N_REPLAYED, with_summaries: bool = False) -> str | None:
+        """Repeat the first acts in an environment, and describe the first difference, if any.
+
+        Args:
+            env: The environment.
+            end: Number of acts.
+            with_summaries: Whether the statistics of episodes are compared, too.
+        """
         self._restore_wrappers(env.env)
-        return env.repeat(self.acts[:end])
+        return env.repeat(self.acts[:end], with_summaries)
 
     def _restore_wrappers(self, env: Any) -> None:
         # There are no states if the environment could not be played.
@@ -168,3 +189,15 @@ class Examination:
                     time_limit("close", self.step_timeout),
                 ):
                     env.close()
+
+
+def plays_in_arrays(env: Any) -> bool:
+    """Return whether an environment plays one episode of an array environment all of whose episodes have seeds.
+
+    Those of a `GymVectorArrayEnv` may start without seeds.
+
+    Args:
+        env: The environment with its wrappers.
+    """
+    played = env.unwrapped
+    return isinstance(played, ArrayMazeEnv) and not isinstance(played.array_env.unwrapped, GymVectorArrayEnv)

@@ -1,9 +1,10 @@
 """Checks of spaces and observations, for which the environment is made and played."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from maze_pl.envs.checker.examination import Examination, ObservationHistory
-from maze_pl.envs.checker.report import ERROR, Finding
+from maze_pl.envs.checker.report import ERROR, WARNING, Finding
 from maze_pl.envs.contract import EnvContractError, check_observation
 from maze_pl.envs.wrappers.action_masks_wrapper import require_used
 
@@ -20,6 +21,10 @@ def check_steps(examination: Examination) -> Iterator[Finding]:
     """Play the environment, and find observations outside of their spaces."""
     examination.play()
     env = examination.env
+    acting = {before.actor.step_key for before, act in pairwise(examination.acts) if act.action is not None}
+    for key in env.sub_steps:
+        if acting and key not in acting:
+            yield WARNING, f"sub-step {key!r} never acted: check which actor acts next, or play more acts"
     for key, step in env.sub_steps.items():
         acts = [act for act in examination.acts if act.actor.step_key == key]
         if not acts:

@@ -8,8 +8,10 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spaces import MaskError, allowed_entries
 from maze_pl.core.spec import Spec, StepSpec, fitting_masks
+from maze_pl.envs.checker.differences import content_of, differences
 from maze_pl.envs.checker.early_events import EarlyEvents
 from maze_pl.envs.contract import (
     EnvContractError,
@@ -20,6 +22,7 @@ from maze_pl.envs.contract import (
 )
 from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.time_limit import time_limit
 
 _COMPARED = ("actor", "reward", "terminated", "truncated", "env_time")
@@ -41,6 +44,7 @@ class Act(NamedTuple):
         seconds: Duration of the step.
         actor_rewards: Rewards of the acts of the environment step that this act completed, for
             environments that attribute rewards to actors.
+        summary: Statistics of the episode that this act ended, None if it ended none.
     """
 
     actor: ActorID
@@ -54,6 +58,7 @@ class Act(NamedTuple):
     seed: int | None = None
     seconds: float = 0.0
     actor_rewards: Sequence[float] = ()
+    summary: EpisodeSummary | None = None
 
 
 class Recorder(Wrapper):
@@ -129,8 +134,14 @@ class Recorder(Wrapper):
             self._n_acts += 1
         is_complete = bool(self.env.get_env_time() > env_time or result[2] or result[3])
         attributed = self._attributed() if is_complete else ()
-        self._keep(result, action, seconds=seconds, actor_rewards=attributed)
+        summary = self._summary() if result[2] or result[3] else None
+        self._keep(result, action, seconds=seconds, actor_rewards=attributed, summary=summary)
         return result
+
+    def _summary(self) -> EpisodeSummary | None:
+        """Return the statistics of the episode that has just ended, None if nothing summarises episodes."""
+        summaries = self.env.drain_episode_summaries() if isinstance(self.env, LogStatsWrapper) else []
+        return summaries[-1] if summaries else None
 
     def _attributed(self) -> tuple[float, ...]:
         """Return the rewards of the acts of the step that is complete; the next one begins."""
@@ -198,21 +209,31 @@ class Recorder(Wrapper):
     def makers(self, key: StepKey) -> str:
         """Classes that make the observations of a sub-step: its conversion and the wrappers."""
         inner: Any = self.unwrapped
-        makers = [inner.observation_conversion_dict.get(key), *list(wrappers_of(self.env))[:0:-1]]
-        return ", ".join(type(maker).__name__ for maker in makers if maker is not None)
+        makers = [type(wrapper).__name__ for wrapper in list(wrappers_of(self.env))[:0:-1]]
+        if key in inner.observation_conversion_dict:
+            makers.insert(0, inner.observation_maker(key))
+        return ", ".join(makers)
 
     def seconds(self) -> float:
         """Mean duration of a step in seconds."""
         return float(np.mean([act.seconds for act in self.acts if act.action is not None]))
 
-    def repeat(self, acts: Sequence[Act]) -> str | None:
-        """Replay acts without recording them, and describe the first difference, if any."""
+    def repeat(self, acts: Sequence[Act], with_summaries: bool = False) -> str | None:
+        """Replay acts without recording them, and describe the first difference, if any.
+
+        Args:
+            acts: The acts.
+            with_summaries: Whether the statistics of episodes are compared, too.
+        """
         for act in acts:
             if act.action is None:
                 self.reset(seed=act.seed)
             else:
                 self.step(act.action)
-            different = _difference(act, self.acts.pop())
+            again = self.acts.pop()
+            different = _difference(act, again)
+            if different is None and with_summaries:
+                different = _difference_of_summaries(act.summary, again.summary)
             if different is not None:
                 return f"another {different} at environment step {act.env_time}"
         return None
@@ -257,3 +278,11 @@ def _difference(act: Act, again: Act) -> str | None:
         if not same(array, again.kept.get(name)):
             return f"observation {name!r}"
     return None
+
+
+def _difference_of_summaries(summary: EpisodeSummary | None, again: EpisodeSummary | None) -> str | None:
+    """Return the name of the first statistic in which two episodes differ, None if they are equal."""
+    if summary is None or again is None:
+        return None
+    found = next(differences(content_of(summary), content_of(again), ""), None)
+    return None if found is None else found[0]

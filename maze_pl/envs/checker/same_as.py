@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from maze_pl.core.checks import check_seconds
-from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_vector_env import ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import GymVectorArrayEnv
+from maze_pl.envs.checker.differences import content_of, differences, first_difference
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 from maze_pl.system.time_limit import CallTimeoutError, time_limit, time_limit_to_make
@@ -171,7 +170,7 @@ class _Players:
         one, other = (vector.staging for vector in self.vectors)
         for name, field in _STAGED.items():
             values = getattr(one, name), getattr(other, name)
-            different = _first(values[0][acting], values[1][acting])
+            different = first_difference(values[0][acting], values[1][acting])
             if different is not None:
                 return self._at((int(acting[different[0]]),), field, values)
         difference = self._differing_extras(results[0], results[1]) or self._differing_summaries()
@@ -225,14 +224,14 @@ class _Players:
         """First difference in the next actors and their observations."""
         one, other = (vector.staging for vector in self.vectors)
         for name, field in _NEXT.items():
-            different = _first(getattr(one, name), getattr(other, name))
+            different = first_difference(getattr(one, name), getattr(other, name))
             if different is not None:
                 return self._at(different, field, (getattr(one, name), getattr(other, name)))
         for place, key in enumerate(self.vectors[0].spec.step_keys):
             envs = np.flatnonzero(one.next_key == place)
             for name, values in one.observation[key].items():
                 both = values[envs], other.observation[key][name][envs]
-                different = _first(*both)
+                different = first_difference(*both)
                 if different is not None:
                     index = (int(envs[different[0]]), *different[1:])
                     field = f"observation {name!r} of sub-step {key!r}"
@@ -257,7 +256,7 @@ class _Players:
         ]
         for what, left, right in compared:
             for n in sorted(set(left) | set(right)):
-                found = next(_differing(left.get(n), right.get(n), what), None)
+                found = next(differences(left.get(n), right.get(n), what), None)
                 if found is not None:
                     return EnvDifference(n, int(self.episodes[n]), int(self.acts[n]), *found)
         return None
@@ -271,7 +270,7 @@ class _Players:
             values = [str((n, episode) in places) for places in ended]
             return EnvDifference(n, episode, int(self.acts[n]), "the presence of a summary", (values[0], values[1]))
         for left, right in zip(one, other, strict=True):
-            found = next(_differing(_content(left), _content(right), ""), None)
+            found = next(differences(content_of(left), content_of(right), ""), None)
             if found is not None:
                 n = left.env_index - self.vectors[0].first_env_index
                 return EnvDifference(n, left.episode_index, int(self.acts[n]), *found)
@@ -313,54 +312,10 @@ def _steps_all(vector: VectorEnv) -> bool:
     return isinstance(vector, ArrayVectorEnv) and isinstance(vector.env.unwrapped, GymVectorArrayEnv)
 
 
-def _content(summary: EpisodeSummary) -> dict[str, Any]:
-    """Content of a summary, by names for messages."""
-    content: dict[str, Any] = {"episode length": summary.env_steps, "episode return": summary.reward}
-    content |= {f"KPI {name!r}": value for name, value in sorted(summary.kpis.items())}
-    for (topic, event, statistic, groups), value in {**summary.statistics, **summary.samples}.items():
-        name = "/".join(part for part in (topic, event, statistic, *groups) if part is not None)
-        content[f"statistic {name!r}"] = asdict(value) if is_dataclass(value) else value
-    return content
-
-
 def _differing_specs(one: Spec, other: Spec) -> Iterator[EnvDifference]:
     """Differences of the spaces, agents and masks of two environments."""
-    for field, values in _differing(one.to_dict(), other.to_dict(), "spec"):
+    for field, values in differences(one.to_dict(), other.to_dict(), "spec"):
         yield EnvDifference(None, 0, 0, field, values)
-
-
-def _differing(one: Any, other: Any, where: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Differences of two trees of dicts, sequences, arrays and primitives, each with its place."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in [*one, *(name for name in other if name not in one)]:
-            place = f"{where} {name!r}" if where else str(name)
-            yield from _differing(one.get(name, "nothing"), other.get(name, "nothing"), place)
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
-        for index, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from _differing(left, right, f"{where}[{index}]")
-    elif isinstance(one, str) or isinstance(other, str) or one is None or other is None:
-        if not (isinstance(one, str | None) and isinstance(other, str | None) and one == other):
-            yield where, (one, other)
-    else:
-        left, right = np.asarray(one), np.asarray(other)
-        if left.shape != right.shape:
-            yield f"{where}, its shape", (str(left.shape), str(right.shape))
-        else:
-            index_of = _first(left, right)
-            if index_of is not None:
-                inner = f"[{', '.join(map(str, index_of))}]" if index_of else ""
-                yield f"{where}{inner}", (left[index_of], right[index_of])
-
-
-def _first(one: Array, other: Array) -> tuple[int, ...] | None:
-    """Index of the first element in which two arrays of the same shape differ; NaN equals NaN."""
-    is_different = np.asarray(one != other)
-    if not is_different.any():
-        return None
-    if one.dtype.kind == "f":
-        is_different &= ~(np.isnan(one) & np.isnan(other))
-    places = np.argwhere(is_different)
-    return tuple(int(place) for place in places[0]) if len(places) else None
 
 
 def _shown(value: Any) -> str:

@@ -36,7 +36,7 @@ class Cutting2DArrayEnvironment(ArrayFormEnv):
     ) -> None:
         settings = (max_pieces_in_inventory, raw_piece_size, static_demand)
         super().__init__(maze_env_factory(*settings))
-        self.core_env = ArrayCutting2DCoreEnvironment(*settings, reward_aggregator, self.events)
+        self.core_env = ArrayCutting2DCoreEnvironment(*settings, reward_aggregator, self.array_events)
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

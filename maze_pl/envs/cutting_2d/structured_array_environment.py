@@ -48,7 +48,7 @@ class StructuredCutting2DArrayEnvironment(ArrayFormEnv):
         settings = (max_pieces_in_inventory, raw_piece_size, static_demand)
         make: Callable[..., Any] = masked_struct_env_factory if masked else struct_env_factory
         super().__init__(make(*settings))
-        self.core_env = ArrayCutting2DCoreEnvironment(*settings, reward_aggregator, self.events)
+        self.core_env = ArrayCutting2DCoreEnvironment(*settings, reward_aggregator, self.array_events)
         self.masked = masked
 
     @property

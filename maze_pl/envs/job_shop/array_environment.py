@@ -64,7 +64,7 @@ class JobShopArrayEnvironment(ArrayFormEnv):
             fault = f"{type(aggregator).__name__} has no array form"
             raise TypeError(f"{fault}; {remedy}, or use the sequential environment")
         self.reward_aggregator = aggregator
-        self._topic: Any = self.events.create_event_topic(ScheduleEvents)
+        self._topic: Any = self.create_event_topic(ScheduleEvents)
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

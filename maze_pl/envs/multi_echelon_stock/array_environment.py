@@ -52,7 +52,7 @@ class StockArrayEnvironment(ArrayFormEnv):
         self.chain = chain
         self.reward_aggregator = reward_aggregator or CostRewardAggregator()
         self.structured = structured
-        self._topic: Any = self.events.create_event_topic(StockEvents)
+        self._topic: Any = self.create_event_topic(StockEvents)
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class FleetArrayEnvironment(ArrayFormEnv):
         core_env: RideHailingCoreEnvironment = single.core_env  # type: ignore[assignment]
         self._day = core_env.simulation
         self.reward_aggregator = with_array_form(reward_aggregator or IncomeRewardAggregator())
-        self._topic: Any = self.events.create_event_topic(RideEvents)
+        self._topic: Any = self.create_event_topic(RideEvents)
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

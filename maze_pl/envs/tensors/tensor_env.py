@@ -93,6 +93,8 @@ class TensorEnv(ArrayEnv):
     def begin(self, which: Tensor, seeds: Tensor) -> None:
         """Start an episode in some environments; the others stay as they are.
 
+        `n_steps` is 0 already where an episode starts.
+
         Args:
             which: [N] bool, the environments.
             seeds: [N] int64, seeds of the episodes.
@@ -129,7 +131,7 @@ class TensorEnv(ArrayEnv):
         Args:
             topic: The topic class.
         """
-        self.events.create_event_topic(topic)
+        self.array_events.create_event_topic(topic)
         return self.fired.create_event_topic(topic)
 
     # -------------------------------------------------------------------------------- an array environment
@@ -143,7 +145,7 @@ class TensorEnv(ArrayEnv):
         """Make the tensors.
 
         Raises:
-            EnvContractError: A sub-step has several agents.
+            EnvContractError: A sub-step has several agents, or entries of a tensor share memory.
         """
         for key, n_agents in self.agent_counts_dict.items():
             if n_agents != 1:
@@ -154,6 +156,16 @@ class TensorEnv(ArrayEnv):
         self.n_steps = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._next_key = np.zeros(n_envs, np.int64)
         self.make_tensors(n_envs)
+        tensors = self.tensors()
+        for name, given in self._given_arrays.items():
+            if name in tensors and _is_moved(given, tensors[name]):
+                self._given_arrays[name] = tensors[name]
+        options = self.options()
+        for name, tensor in tensors.items():
+            if name not in options and _shares_entries(tensor):
+                came = f"entries of the tensor {name!r} of {type(self).__name__} share memory"
+                remedy = "add .clone() in make_tensors, as after expand"
+                raise EnvContractError(f"{came}, so that it cannot be changed in place: {remedy}")
 
     def reset(self, which: Any, seeds: Any) -> ArrayStep:
         """Start an episode in some environments; see `ArrayEnv.reset`."""
@@ -162,9 +174,9 @@ class TensorEnv(ArrayEnv):
         every = np.zeros(self.n_envs, np.int64)
         every[which] = seeds
         chosen = torch.from_numpy(mask).to(self.device)
+        self.n_steps.masked_fill_(chosen, 0)
         self.begin(chosen, torch.from_numpy(every).to(self.device))
         self._hand_on_events(chosen)
-        self.n_steps.masked_fill_(chosen, 0)
         self._next_key[which] = 0
         return self._result()
 
@@ -212,7 +224,7 @@ class TensorEnv(ArrayEnv):
             which = (event.which & chosen).nonzero().flatten()
             attributes = {name: values_of(value, which) for name, value in event.attributes.items()}
             if len(which):
-                self.events.fire(ArrayEvent(event.declaration, which.cpu().numpy(), attributes))
+                self.array_events.fire(ArrayEvent(event.declaration, which.cpu().numpy(), attributes))
 
     def _result(self) -> ArrayStep:
         """Return the next actors with their observations."""
@@ -235,13 +247,6 @@ class TensorEnv(ArrayEnv):
         attributes = {name: value for name, value in vars(self).items() if name != "_given_arrays"}  # of `ArrayEnv`
         return dict(_named_tensors(attributes, ""))
 
-    def _arrays(self) -> Iterator[tuple[str, AnyArray]]:
-        """Yield the arrays and tensors of the state, by name."""
-        yield from super()._arrays()
-        for name, tensor in self.tensors().items():
-            if "." in name:
-                yield name, tensor
-
 
 def _named_tensors(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors among some values and in their lists, tuples and dicts, with their names."""
@@ -253,6 +258,19 @@ def _named_tensors(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str
             yield from _named_tensors(value, f"{name}.")
         elif isinstance(value, list | tuple):
             yield from _named_tensors(dict(enumerate(value)), f"{name}.")
+
+
+def _is_moved(given: AnyArray, current: Tensor) -> bool:
+    """True if a tensor is another one on another device, as far as shapes and types tell."""
+    if not isinstance(given, Tensor) or given.device == current.device:
+        return False
+    return given.shape == current.shape and given.dtype == current.dtype
+
+
+def _shares_entries(tensor: Tensor) -> bool:
+    """True if several entries of a tensor are one number in memory."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(size > 1 and stride == 0 for size, stride in sizes)
 
 
 def refuse_early_ends(terminated: Tensor, name: str, key: StepKey, first_env_index: int) -> None:

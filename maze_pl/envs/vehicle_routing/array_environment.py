@@ -54,7 +54,7 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         self.max_customers = checked_sizes(self.sources, max_customers, n_vehicles)
         self.n_vehicles = n_vehicles
         self.reward_aggregator = reward_aggregator or DistanceRewardAggregator()
-        self._topic: Any = self.events.create_event_topic(RoutingEvents)
+        self._topic: Any = self.create_event_topic(RoutingEvents)
 
     @property
     def kpi_names(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Statistics of episodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -49,6 +49,8 @@ class LogStatsWrapper(Wrapper):
 
     Attributes:
         n_unfinished: Number of episodes left out since the summaries were last drained.
+        logged_totals: Numbers of steps and episodes that a hand-written loop has logged so far, for
+            `SimpleStatsLoggingSetup`.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -64,6 +66,7 @@ class LogStatsWrapper(Wrapper):
         super().__init__(env)
         self.logging_prefix, self.count_unfinished = logging_prefix, count_unfinished
         self.n_unfinished = 0
+        self.logged_totals: dict[str, int] = {}
         self._pubsub = env.pubsub
         self._reader = env.pubsub.add_reader()
         kinds = [type(wrapper) for wrapper in wrappers_of(env)]
@@ -224,6 +227,8 @@ class LogStatsWrapper(Wrapper):
         if undeclared:
             remedy = f"add it to kpi_names, which has {sorted(declared or ())}"
             raise StatisticsError(f"{type(calculator).__name__} computes the KPI {undeclared[0]!r}: {remedy}")
+        if isinstance(declared, Sequence):  # tables have this order
+            return {name: kpis[name] for name in declared if name in kpis}
         return kpis
 
     def drain_episode_summaries(self) -> list[EpisodeSummary]:

@@ -319,4 +319,5 @@ def count_minibatches(batch_size: int, size: int) -> int:
     below = next(factor for factor in range(min(batch_size, size), 0, -1) if size % factor == 0)
     above = next((factor for factor in range(batch_size, size + 1) if size % factor == 0), below)
     remedy = f"use a factor such as {below} or {above}" if above != below else f"use a factor such as {below}"
-    raise ValueError(f"batch_size={batch_size} does not divide n_envs * n_rollout_steps = {size}; {remedy}")
+    fault = f"batch_size={batch_size} does not divide n_envs * n_rollout_steps = {size}"
+    raise ValueError(f"{fault}; {remedy}: --model.batch_size {above}")

@@ -14,11 +14,11 @@ class GraphedTrace:
     """A trace of a gradient as a `DeviceGraph`, for parameters that keep their addresses.
 
     Minibatches are copied into the inputs of the graph, without the tensors that it does not read.
-    If the parameters have moved, the graph is recorded again.
+    If parameters or other tensors that the trace reads have moved, the graph is recorded again.
 
     Args:
         trace: Function of parameters, inputs and a buffer for the flat gradient, which returns the
-            gradient and scalars; a module if it also reads other parameters.
+            gradient and scalars; a module if it also reads other parameters and buffers.
         n_parameters: Number of parameters.
         unread: Positions of the arguments that the trace does not read.
     """
@@ -31,7 +31,9 @@ class GraphedTrace:
     ) -> None:
         self._trace = trace
         self._unread = unread
-        self._constants = list(trace.parameters()) if isinstance(trace, nn.Module) else []
+        self._constants: list[Tensor] = []
+        if isinstance(trace, nn.Module):
+            self._constants += [*trace.parameters(), *trace.buffers()]
         self._n_parameters = n_parameters
         self._graph: DeviceGraph | None = None
         self._addresses: list[int] = []

@@ -61,7 +61,7 @@ class PairOfForms:
 
     def note_events(self) -> None:
         """Sort the events of the array environment by environments."""
-        for event in self.arrays.events.drain():
+        for event in self.arrays.array_events.drain():
             for place, n in enumerate(event.which.tolist()):
                 values = []
                 for name, value in sorted(event.attributes.items()):

@@ -1,12 +1,21 @@
 """The contract of array environments: state and events."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from maze_pl.envs import ArrayEnv, CartPoleArrayEnv
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.core.spec import Spec
+from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv, CartPoleArrayEnv
+from maze_pl.envs.arrays import ArrayMazeEnv, TimeLimitArrayWrapper
 from maze_pl.envs.cutting_2d.events import InventoryEvents
+from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.envs.tensors.tensor_env import Outcome
+from maze_pl.envs.wrappers import LogStatsWrapper
+from maze_pl.modules import PPO
 
 
 def _env(n_envs: int = 3) -> ArrayEnv:
@@ -59,11 +68,55 @@ def test_topics_fire_events_for_several_environments() -> None:
     inventory.pieces_in_inventory(np.array([0, 2]), np.array([4, 5]))
     inventory.piece_replenished(np.array([1]))
     inventory.piece_replenished(np.array([], np.int64))
-    events = env.events.drain()
+    events = env.array_events.drain()
     assert [event.declaration.name for event in events] == ["pieces_in_inventory", "piece_replenished"]
     assert events[0].which.tolist() == [0, 2]
     assert events[0].attributes["value"].tolist() == [4, 5]
-    assert env.events.drain() == []
+    assert env.array_events.drain() == []
+
+
+def test_a_topic_may_be_the_attribute_events_as_in_single_episodes() -> None:
+    class Counting(CartPoleArrayEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.events = self.create_event_topic(InventoryEvents)
+
+        def step(self, actions: Any, which: Any) -> ArrayStep:
+            self.events.piece_replenished(self.numbers_of(which))
+            return super().step(actions, which)
+
+    vector = ArrayVectorEnv(lambda: TimeLimitArrayWrapper(Counting(), 4), 2)
+    vector.reset()
+    for _ in range(4):
+        vector.step()
+    single = LogStatsWrapper.wrap(ArrayMazeEnv(Counting()))
+    single.reset(seed=1)
+    while not any(single.step({"action": 1})[2:4]):
+        continue
+    single_summaries = single.drain_episode_summaries()
+    for summary in [*vector.drain_summaries(), *single_summaries]:
+        (count,) = [value for key, value in summary.statistics.items() if key[1] == "piece_replenished"]
+        assert count == summary.env_steps > 3
+
+
+def test_a_topic_of_an_environment_in_tensors_may_be_the_attribute_events() -> None:
+    class Counting(CartPoleTensorEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.events = self.create_event_topic(InventoryEvents)
+
+        def act(self, step_key: Any, action: Any) -> Outcome:
+            self.events.piece_replenished(torch.ones(self.n_envs, dtype=torch.bool))  # type: ignore[call-arg]
+            return super().act(step_key, action)
+
+    collector = TensorCollector(
+        TensorVector(Counting(), 2, Spec.of(Counting()), torch.device("cpu")), 60, torch.Generator()
+    )
+    summaries = list(collector.collect(PPO(spec=collector.vector.spec).policy).summaries)
+    assert summaries
+    for summary in summaries:
+        (count,) = [value for key, value in summary.statistics.items() if key[1] == "piece_replenished"]
+        assert count == summary.env_steps
 
 
 def test_a_topic_refuses_unknown_events_and_values_for_other_environments() -> None:

@@ -14,6 +14,8 @@ from maze_pl.envs.job_shop import JobShopArrayEnvironment, job_shop_factory
 from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, stock_factory, structured_stock_factory
 from maze_pl.envs.ride_hailing import RideHailingArrayEnvironment
 from maze_pl.envs.vehicle_routing import VehicleRoutingArrayEnvironment, vehicle_routing_factory
+from maze_pl.envs.wrappers import LogStatsWrapper
+from maze_pl.events.topics import StatisticsError
 from maze_pl.runs.rollout import rollout
 from tests.envs.multi_echelon_stock.chains import DRIFTING
 from tests.envs.ride_hailing.small import FORMS, SHORT
@@ -77,3 +79,25 @@ def test_options_in_arrays_are_not_state_in_either_form() -> None:
     copy.clone_from(env)
     action = {"action": 1}
     assert np.array_equal(env.step(action)[0]["observation"], copy.step(action)[0]["observation"])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ones((1, 1)), r"KPI 'level' of Measured is an array of shape \(1, 1\).* for 1 episodes; return one number"),
+        (np.array(["high"]), "KPI 'level' of Measured is an array of shape .* for 1 episodes; return one number"),
+        (np.array([np.inf]), "KPI 'level' of environment 0 is infinite"),
+    ],
+)
+def test_malformed_kpis_are_named_as_in_arrays(values: np.ndarray, message: str) -> None:
+    class Measured(CartPoleArrayEnv):
+        kpi_names = ("level",)
+
+        def kpis(self, which: Any) -> dict[str, np.ndarray]:
+            return {"level": values}
+
+    env = LogStatsWrapper.wrap(ArrayMazeEnv(Measured()))
+    env.reset(seed=1)
+    with pytest.raises(StatisticsError, match=message):
+        for _ in range(20):
+            env.step({"action": 1})

@@ -268,6 +268,22 @@ def test_refuses_kpis_that_are_not_declared_or_have_another_shape() -> None:
             collector.collect(_policy(vector.spec))
 
 
+def test_kpis_of_arrays_have_the_order_in_which_they_are_declared() -> None:
+    class Ordered(YardArrayEnv):
+        kpi_names = ("first", "mean_haul", "last")
+
+        def kpis(self, which: Any) -> Any:
+            numbers = np.asarray(which, float)
+            return {"last": numbers, **super().kpis(which), "first": -numbers}
+
+    vector = ArrayVectorEnv(Ordered, 3)
+    summaries = Collector(vector, 40, torch.Generator()).collect(_policy(vector.spec)).summaries
+    assert summaries
+    for summary in summaries:
+        assert [name for name in summary.kpis if name != "mean_haul"] == ["first", "last"]
+        assert summary.kpis["last"] == -summary.kpis["first"] == summary.env_index
+
+
 def test_refuses_a_factory_of_something_else_and_no_environments() -> None:
     with pytest.raises(TypeError, match="which is not an ArrayEnv"):
         ArrayVectorEnv(lambda: GymMazeEnv("CartPole-v1"), 2)  # type: ignore[arg-type, return-value]

@@ -57,7 +57,7 @@ def test_everything_else_is_forwarded() -> None:
     wrapper = ArrayWrapper(env)
     wrapper.allocate(2)
     assert env.n_envs == wrapper.n_envs == 2
-    assert wrapper.events is env.events
+    assert wrapper.array_events is env.array_events
     assert wrapper.kpi_names == env.kpi_names
     assert wrapper.heuristic_policy == env.heuristic_policy
     assert wrapper.action_masks_dict == env.action_masks_dict

@@ -12,8 +12,8 @@ from maze_pl.__main__ import main
 from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, SequentialVectorEnv
 from maze_pl.envs.arrays import ArrayMazeEnv, GymVectorArrayEnv
 from maze_pl.envs.checker import check_env, compare_envs
-from maze_pl.envs.checker.arrays import make_comparable, plays_in_arrays
-from maze_pl.envs.checker.examination import ArrayForm
+from maze_pl.envs.checker.arrays import make_comparable
+from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
 from tests.envs.arrays.yard import YardArrayEnv, make_yard

@@ -124,6 +124,71 @@ def test_tensors_in_lists_tuples_and_dicts_are_part_of_the_state() -> None:
         assert torch.equal(other.tensors()[name], tensor)
 
 
+class Due(CartPoleTensorEnv):
+    """Poles whose episodes end a number of steps after `n_steps` at their start."""
+
+    def make_tensors(self, n_envs: int) -> None:
+        super().make_tensors(n_envs)
+        self.due = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
+
+    def begin(self, which: torch.Tensor, seeds: torch.Tensor) -> None:
+        super().begin(which, seeds)
+        self.due.copy_(torch.where(which, self.n_steps + 3, self.due))
+
+    def act(self, step_key: Any, action: Any) -> Outcome:
+        super().act(step_key, action)
+        return Outcome(torch.ones(self.n_envs), self.n_steps + 1 >= self.due)
+
+
+def test_an_episode_begins_with_no_steps() -> None:
+    env = Due()
+    env.allocate(2)
+    env.reset(np.arange(2), np.arange(2))
+    for _ in range(3):
+        ends = []
+        for _ in range(3):
+            ends.append(env.step({0: {"action": np.ones(2, np.int64)}}, slice(None)).terminated.tolist())
+        assert ends == [[False] * 2, [False] * 2, [True] * 2]
+        env.reset(np.arange(2), np.arange(2))
+
+
+class Scaled(CartPoleTensorEnv):
+    """Poles with a scale that the constructor makes.
+
+    Attributes:
+        is_expanded: Whether a tensor of the state is made by `expand`.
+    """
+
+    def __init__(self, is_expanded: bool = False) -> None:
+        super().__init__()
+        self.scale = torch.ones(2).expand(3, 2)
+        self.is_expanded = is_expanded
+
+    def make_tensors(self, n_envs: int) -> None:
+        super().make_tensors(n_envs)
+        self.scale = self.scale.to(self.device)
+        level = torch.zeros((), device=self.device).expand(n_envs)
+        self.levels = [level if self.is_expanded else level.clone()]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_tensors_of_the_constructor_stay_options_when_they_are_moved_to_the_device(device: str) -> None:
+    env = Scaled()
+    env.device = torch.device(device)
+    env.note_given_arrays()
+    env.allocate(3)
+    assert env.options() == ["scale"]
+    assert set(env.state_dict()) == {"state", "n_steps", "levels.0", "_next_key"}
+
+
+def test_tensors_whose_entries_share_memory_are_refused() -> None:
+    env = Scaled(is_expanded=True)
+    env.note_given_arrays()
+    message = r"entries of the tensor 'levels.0' of Scaled share memory, .*: add .clone\(\) in make_tensors"
+    with pytest.raises(EnvContractError, match=message):
+        env.allocate(3)
+
+
 @pytest.mark.parametrize("n_agents", [2, -1])
 def test_several_agents_are_refused(n_agents: int) -> None:
     message = f"agent_counts_dict of Levels has {n_agents} agents for sub-step 0; an environment in tensors has one"

@@ -278,6 +278,21 @@ def test_a_kpi_that_its_calculator_does_not_declare_is_an_error() -> None:
         env.close_episode()
 
 
+class Unordered(Undeclared):
+    kpi_names = ("weight", "width", "height")
+
+
+def test_kpis_have_the_order_in_which_they_are_declared() -> None:
+    gym_env = GymMazeEnv("CartPole-v1")
+    gym_env.core_env.get_kpi_calculator = Unordered  # type: ignore[method-assign]
+    env = LogStatsWrapper.wrap(gym_env)
+    env.reset(seed=0)
+    env.step({"action": 0})
+    env.close_episode()
+    (summary,) = env.drain_episode_summaries()
+    assert list(summary.kpis.items()) == [("width", 2.0), ("height", 1.0)]
+
+
 @pytest.mark.parametrize("n_steps", [1, 2, 4])
 def test_an_episode_that_ends_within_a_skipped_step_has_this_step_in_its_kpis_and_statistics(n_steps: int) -> None:
     class EndsInStep3(RelayCoreEnv):

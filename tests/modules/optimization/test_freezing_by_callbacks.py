@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import pytorch_lightning as pl
@@ -12,8 +13,10 @@ from pytorch_lightning.callbacks import BaseFinetuning
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
+from maze_pl.core.checkpoint import CHECKPOINT_KEY
 from maze_pl.modules import PPO, ParameterGroup
 from maze_pl.modules.optimization.flat_adam import FlatAdam
+from maze_pl.modules.optimization.frozen_parameters import frozen_names, restore_frozen
 from maze_pl.modules.optimization.optimizer_options import flattened
 from maze_pl.modules.optimization.step_plan import LossOwner, make_plan
 from tests.modules.kit import KIT
@@ -115,11 +118,13 @@ class Frozen(pl.Callback):
         return layer
 
 
-def fitted(callback: pl.Callback, epochs: int = 3, **options: Any) -> tuple[Any, pl.Trainer]:
+def fitted(
+    callback: pl.Callback, epochs: int = 3, ckpt_path: Path | None = None, **options: Any
+) -> tuple[Any, pl.Trainer]:
     torch.manual_seed(1)
     given = {"batch_size": 20, "n_optimization_epochs": 2, "lr": 0.01, "max_grad_norm": 0.5, "capture": "off"}
     module = PPO(actor_critic=KIT.make_actor_critic(), **{**given, **options})
-    return module, KIT.fit(module, epochs=epochs, length=2, callbacks=[callback])
+    return module, KIT.fit(module, epochs=epochs, length=2, callbacks=[callback], ckpt_path=ckpt_path)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", RMSprop])
@@ -185,3 +190,56 @@ def test_parameters_that_a_callback_adds_keep_its_learning_rate(optimizer: Any) 
     grouped = {"*.bias": ParameterGroup(lr=0.002)}
     _, trainer = fitted(Unfreeze(), optimizer=optimizer, optimizer_groups=grouped)
     assert [group["lr"] for group in trainer.optimizers[0].param_groups] == [0.01, 0.002, 0.01, 0.002, 1e-5]
+
+
+def continued(path: Path, optimizer: Any, *, is_earlier: bool = False) -> tuple[Any, pl.Trainer]:
+    """Train two epochs, and continue to four with another module.
+
+    Args:
+        path: File of the checkpoint.
+        optimizer: The optimiser.
+        is_earlier: Whether the checkpoint is that of an earlier version, without names of frozen parameters.
+    """
+    fitted(Unfreeze(), epochs=2, optimizer=optimizer)[1].save_checkpoint(path)
+    if is_earlier:
+        content = torch.load(path, weights_only=True)
+        del content[CHECKPOINT_KEY]["frozen"]
+        torch.save(content, path)
+    return fitted(Unfreeze(), epochs=4, optimizer=optimizer, ckpt_path=path)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", RMSprop])
+def test_a_run_that_is_resumed_after_unfreezing_continues_as_the_whole_run(optimizer: Any, tmp_path: Path) -> None:
+    whole, _ = fitted(Unfreeze(), epochs=4, optimizer=optimizer)
+    resumed, trainer = continued(tmp_path / "two.ckpt", optimizer)
+    assert torch.equal(flat(resumed), flat(whole))
+    assert [group["lr"] for group in trainer.optimizers[0].param_groups] == [0.01, 0.01, 1e-5]
+
+
+def test_batch_normalisation_that_was_unfrozen_continues_to_keep_its_statistics() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.BatchNorm1d(2))
+    first, second = cast(Any, network[1]), cast(Any, network[2])
+    optimizer = SGD(network.parameters(), lr=0.1)
+    BaseFinetuning.freeze(network, train_bn=False)
+    restore_frozen(network, [optimizer], {"frozen": ["2.weight", "2.bias"]}, "two.ckpt")
+    assert first.track_running_stats and not second.track_running_stats
+    assert frozen_names(network, [optimizer]) == ["2.weight", "2.bias"]
+    network(torch.ones(4, 2))
+    assert int(first.num_batches_tracked) == 1 and int(second.num_batches_tracked) == 0
+
+
+def test_checkpoints_of_earlier_versions_leave_frozen_what_callbacks_freeze(tmp_path: Path) -> None:
+    resumed, _ = continued(tmp_path / "two.ckpt", "adam", is_earlier=True)
+    assert not any(parameter.requires_grad for parameter in Frozen.layer(resumed).parameters())
+
+
+def test_a_run_that_starts_with_the_weights_of_another_one_freezes_again(tmp_path: Path) -> None:
+    fitted(Unfreeze(), epochs=2)[1].save_checkpoint(tmp_path / "two.ckpt")
+    torch.manual_seed(1)
+    module = PPO(actor_critic=KIT.make_actor_critic(), batch_size=20, n_optimization_epochs=1, capture="off")
+    content = torch.load(tmp_path / "two.ckpt", weights_only=True)
+    module.load_state_dict(content["state_dict"])
+    module.on_load_checkpoint(content)
+    before = flat(Frozen.layer(module))
+    KIT.fit(module, epochs=1, length=2, callbacks=[Unfreeze()])
+    assert torch.equal(flat(Frozen.layer(module)), before)

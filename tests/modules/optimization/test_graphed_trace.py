@@ -59,19 +59,23 @@ def test_a_graphed_trace_is_recorded_again_if_parameters_have_moved(device: str)
 
 
 class _Scaled(nn.Module):
-    """Gradient of the mean of (factor * weight . input)^2, for a factor that is a parameter of something else."""
+    """Gradient of the mean of (factor * weight . input)^2, for a factor that is a parameter or buffer of another."""
 
-    def __init__(self, factor: nn.Parameter) -> None:
+    def __init__(self, factor: Tensor) -> None:
         super().__init__()
-        self.factor = factor
+        if isinstance(factor, nn.Parameter):
+            self.factor = factor
+        else:
+            self.register_buffer("factor", factor)
 
     def forward(self, weight: Tensor, inputs: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
         return _gradient(self.factor * weight, inputs, written)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_graphed_trace_is_recorded_again_if_parameters_that_it_only_reads_have_moved(
-    device: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_parameter", [True, False])
+def test_a_graphed_trace_is_recorded_again_if_what_it_only_reads_has_moved(
+    is_parameter: bool, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n_recorded = 0
 
@@ -82,7 +86,8 @@ def test_a_graphed_trace_is_recorded_again_if_parameters_that_it_only_reads_have
             super().__init__(*arguments)
 
     monkeypatch.setattr(graphed_trace, "DeviceGraph", Counted)
-    factor = nn.Parameter(torch.tensor(2.0, device=device))
+    factor = torch.tensor(2.0, device=device)
+    factor = nn.Parameter(factor) if is_parameter else factor
     trace = GraphedTrace(_Scaled(factor), 1)
     weight, inputs = torch.tensor([1.0, 0.0], device=device), torch.tensor([[1.0, 1.0]], device=device)
     kept = [factor.data]

@@ -1,0 +1,141 @@
+"""Detection of arrays and random generators that change during episodes, but that checkpoints do not hold."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import spaces
+
+from maze_pl.envs.arrays.array_checks import ArrayChecks
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_events import ArrayEvents
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.nested_arrays import array_types, nested_values, random_streams_of
+from maze_pl.envs.arrays.random_streams import RandomStreams
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.structured_env import Array
+
+_MOST_OBJECTS: Final = 20_000  # that are searched
+_MOST_NUMBERS: Final = 10_000  # of an array that are compared
+_GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
+_SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space, type, ModuleType)
+_SAVED_PLACES: Final = "an attribute of the environment, or keep it in a list, tuple or dict that is one"
+
+
+class UnsavedState:
+    """Arrays, tensors and random generators that an environment holds outside of its state; they must not change.
+
+    These are arrays that the constructor made, those in objects that are attributes, and generators other than
+    `RandomStreams` of the state. Environments and wrappers that extend `state_dict` are not checked. Of large arrays,
+    only some numbers are compared, and of very many objects, only the first ones.
+
+    Args:
+        env: The environment with its wrappers, just allocated.
+    """
+
+    def __init__(self, env: ArrayEnv) -> None:
+        self._layers: list[tuple[ArrayEnv, set[str], dict[str, Any]]] = []
+        while isinstance(env, ArrayWrapper):
+            self._note(env)
+            env = env.env
+        self._note(env)
+
+    def _note(self, env: ArrayEnv) -> None:
+        """Note the contents of an environment, or of a wrapper, if its state is that of its attributes."""
+        kind: Any = type(env)
+        has_statistics = isinstance(env, ArrayWrapper) and kind.load_shared_state is not ArrayWrapper.load_shared_state
+        is_extended = kind.state_dict not in (ArrayEnv.state_dict, ArrayWrapper.state_dict)
+        if env.saves_state and not has_statistics and not is_extended:
+            self._layers.append((env, _nested_names(env), dict(_unsaved(env))))
+
+    def check(self) -> None:
+        """Check that nothing outside of the state has changed.
+
+        Raises:
+            EnvContractError: Something has, or an array in a list, tuple or dict was made after `allocate`, or removed.
+        """
+        for env, nested, before in self._layers:
+            name = type(env).__name__
+            for array in sorted(_nested_names(env) ^ nested):
+                came = f"{name} made or removed {array!r} in reset or step"
+                remedy = "make the arrays and random streams in its lists, tuples and dicts in allocate, and keep them"
+                raise EnvContractError(f"{came}, so that checkpoints cannot be resumed: {remedy}")
+            options = env.options()
+            for part, (value, digest) in _unsaved(env):
+                if part not in before or before[part][1] == digest:
+                    continue
+                came = f"{name} changes {part!r}, which checkpoints do not hold"
+                if part in options:
+                    remedy = "it was made by the constructor: make it in allocate"
+                elif isinstance(value, _GENERATORS):
+                    remedy = f"use RandomStreams that are {_SAVED_PLACES[3:]}"
+                else:
+                    remedy = f"make it {_SAVED_PLACES}, in allocate, or extend state_dict and load_state_dict"
+                raise EnvContractError(f"{came}: {remedy}")
+
+
+def _nested_names(env: ArrayEnv) -> set[str]:
+    """Names of the arrays and random streams in lists, tuples and dicts."""
+    return {nested.name for nested in nested_values(_attributes(env))}
+
+
+def _attributes(env: ArrayEnv) -> dict[str, Any]:
+    """Attributes of an environment, without the note of those that existed before `allocate`."""
+    return {name: value for name, value in vars(env).items() if name != "_given_arrays"}
+
+
+def _unsaved(env: ArrayEnv) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the names of values outside of the state, the values, and digests of their contents."""
+    saved = {id(array) for array in env.state_dict().values()}
+    saved |= {id(streams) for streams in random_streams_of(env).values()}
+    kinds = (*array_types(), RandomStreams, *_GENERATORS)
+    seen = saved
+    waiting: list[tuple[str, Any]] = list(_attributes(env).items())[::-1]
+    for _ in range(_MOST_OBJECTS):
+        if not waiting:
+            return
+        name, value = waiting.pop()
+        if id(value) in seen or isinstance(value, _SKIPPED):
+            continue
+        seen.add(id(value))
+        if isinstance(value, kinds):
+            yield name, (value, _digest(value))
+        else:
+            waiting.extend((f"{name}.{part}", child) for part, child in _parts(value).items())
+
+
+def _parts(value: Any) -> Mapping[Any, Any]:
+    """Return the entries of a container, or the attributes of an object, by name."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    attributes: Mapping[Any, Any] = getattr(value, "__dict__", {})
+    return attributes
+
+
+def _digest(value: Any) -> Any:
+    """Return something that differs if the content of an array, a tensor or a generator has changed."""
+    if isinstance(value, np.ndarray):
+        return _digest_of_array(value)
+    if isinstance(value, RandomStreams):
+        return [_digest_of_array(array) for array in value.state_dict().values()]
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return repr(value.get_state(legacy=False))
+    if isinstance(value, random.Random):
+        return value.getstate()
+    return id(value), 0 if value.is_inference() else value._version
+
+
+def _digest_of_array(array: Array) -> Any:
+    if array.dtype.hasobject:
+        return None
+    interval = max(1, array.size // _MOST_NUMBERS)
+    return array.shape, array.dtype.str, zlib.crc32(np.ascontiguousarray(array.flat[::interval]).tobytes())

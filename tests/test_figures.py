@@ -1,0 +1,89 @@
+"""Figures that several places show: the README, pages and headers of configurations repeat what was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+JOB_SHOP = ROOT / "docs" / "results" / "problems" / "job_shop.json"
+TABLES = {  # start of a row of the README -> heading of the benchmark, and the row of maze_pl
+    "PPO, CartPole-v1, 8 x 100": ("W1", "maze_pl"),
+    "the same with custom modules": ("W1", "maze_pl, custom modules, capture off"),
+    "A2C, CartPole-v1, 8 x 100": ("W2: A2C, CartPole-v1, 8 environments x 100 steps", "maze_pl"),
+    "A2C, CartPole-v1, 8 x 5": ("W2: A2C, CartPole-v1, 8 environments x 5 steps", "maze_pl"),
+    "DQN": ("W9", "DQN, 32 updates a batch"),
+    "TD3": ("W9", "TD3, 32 updates a batch"),
+    "SAC": ("W3", "32 updates a batch, 1 thread"),
+}
+HEADERS = {  # configuration -> what its header says: the best checkpoint's mean over seeds, or the range
+    "a2c_pendulum": "a return of {lowest:.0f} to {highest:.0f}",
+    "sac_cartpole": "a return of about {mean:.0f} (3 seeds",
+    "ppo_acrobot": "a return of about {mean:.0f} (3 seeds",
+}
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def section(heading: str) -> dict[str, list[str]]:
+    """First cell -> other cells of the table of a benchmark."""
+    start = BENCHMARKS.index(f"\n## {heading}")
+    text = BENCHMARKS[start : BENCHMARKS.find("\n## ", start + 1)]
+    return {row[0]: row[1:] for row in map(cells, re.findall(r"^\|.*\|$", text, re.MULTILINE))}
+
+
+def readme_rows() -> list[list[str]]:
+    table = README[README.index("| env steps per second |") :].split("\n\n")[0]
+    return [cells(line) for line in table.splitlines()[2:]]
+
+
+def test_the_table_of_speeds_is_that_of_the_benchmarks() -> None:
+    rows = readme_rows()
+    assert len(rows) == len(TABLES)
+    for row, (start, (heading, ours)) in zip(rows, TABLES.items(), strict=True):
+        assert row[0].startswith(start)
+        table = section(heading)
+        measured = [table[ours][0]]
+        if heading in ("W3", "W9"):
+            measured.append(table[ours][1])
+        elif ours == "maze_pl":
+            measured += [table[name][0] for name in ("stable-baselines3", "tianshou", "torchrl")]
+        shown = [number(cell) for cell in row[1:] if cell]
+        assert shown == [round(number(cell)) for cell in measured], row
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_returns_in_headers_are_those_of_the_results(name: str) -> None:
+    (row,) = [cells(line) for line in RESULTS.splitlines() if line.startswith(f"| `{name}` |")]
+    seeds = [float(value) for value in row[3].split(",")]
+    wanted = HEADERS[name].format(mean=float(row[2]), lowest=round(min(seeds), -1), highest=round(max(seeds), -1))
+    assert wanted in (ROOT / "configs" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def test_gaps_of_job_shops_are_those_of_the_problems() -> None:
+    values = json.loads(JOB_SHOP.read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "job_shop.md").read_text(encoding="utf-8")
+    found = re.findall(
+        r"^\| `ppo_job_shop`, (greedy|best of 128) ?(?:samples)?, seed (\d) \| ([\d.]+) \|", page, re.MULTILINE
+    )
+    assert len(found) == 6
+    means = {}
+    for agent, seed, shown in found:
+        gaps = values[f"{agent} {seed}"]
+        means[agent, seed] = f"{sum(gaps) / len(gaps):.1f}"
+        assert shown == means[agent, seed], (agent, seed)
+    first, second, third = (means["greedy", str(seed)] for seed in range(3))
+    header = (ROOT / "configs" / "ppo_job_shop.yaml").read_text(encoding="utf-8")
+    assert f"{first}%, {second}% and {third}% (seeds 0 to 2)" in header
