@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.nested_arrays import parts_of
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.tensors.tensor_env import TensorEnv
 from maze_pl.events.topics import StatisticsError
@@ -181,16 +181,4 @@ def _tensors_below(env: TensorEnv) -> Iterator[tuple[str, Tensor]]:
         elif id(value) not in seen:
             seen.add(id(value))
             prefix = f"{name}." if name else ""
-            waiting.extend((f"{prefix}{part}", child) for part, child in _parts(value).items())
-
-
-def _parts(value: Any) -> Mapping[Any, Any]:
-    """Return the entries of a container, or the attributes of an object, by name."""
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
-    if isinstance(value, type | ModuleType):
-        return {}
-    attributes: Mapping[Any, Any] = getattr(value, "__dict__", {})
-    return attributes
+            waiting.extend((f"{prefix}{part}", child) for part, child in parts_of(value).items())

@@ -108,6 +108,7 @@ def test_a_sweep_whose_processes_were_all_killed_continues_bit_for_bit(whole: Sw
     assert command[1:] == ["maze-pl fit --resume sweep/trial_0001"]
 
 
+@pytest.mark.long
 def test_nothing_survives_a_killed_sweep_and_its_seeds_are_continued(tmp_path: Path) -> None:
     content = {**SMALL, "n_trials": 1, "n_seeds": 2, "options": {**SMALL["options"], "wandb": False}}
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")

@@ -1,9 +1,10 @@
-"""Arrays and random streams that are attributes of an object, or lie in its lists, tuples and dicts."""
+"""Arrays and random streams in the attributes of an object, and in its lists, tuples and dicts."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,3 +87,15 @@ def array_types() -> tuple[type, ...]:
     """Return the classes of arrays, including tensors of torch if it is imported."""
     torch = sys.modules.get("torch")
     return (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
+
+
+def parts_of(value: Any) -> Mapping[Any, Any]:
+    """Return the entries of a container, or the attributes of an object, by name; none of classes and modules."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if isinstance(value, type | ModuleType):
+        return {}
+    attributes: Mapping[Any, Any] = getattr(value, "__dict__", {})
+    return attributes

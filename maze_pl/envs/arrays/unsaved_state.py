@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterator, Mapping
-from types import ModuleType
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from maze_pl.envs.arrays.array_checks import ArrayChecks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_events import ArrayEvents
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
-from maze_pl.envs.arrays.nested_arrays import array_types, nested_values, random_streams_of
+from maze_pl.envs.arrays.nested_arrays import array_types, nested_values, parts_of, random_streams_of
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Array
@@ -23,7 +22,7 @@ from maze_pl.envs.structured_env import Array
 _MOST_OBJECTS: Final = 20_000  # that are searched
 _MOST_NUMBERS: Final = 10_000  # of an array that are compared
 _GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
-_SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space, type, ModuleType)
+_SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space)
 _SAVED_PLACES: Final = "an attribute of the environment, or keep it in a list, tuple or dict that is one"
 
 
@@ -106,17 +105,7 @@ def _unsaved(env: ArrayEnv) -> Iterator[tuple[str, tuple[Any, Any]]]:
         if isinstance(value, kinds):
             yield name, (value, _digest(value))
         else:
-            waiting.extend((f"{name}.{part}", child) for part, child in _parts(value).items())
-
-
-def _parts(value: Any) -> Mapping[Any, Any]:
-    """Return the entries of a container, or the attributes of an object, by name."""
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
-    attributes: Mapping[Any, Any] = getattr(value, "__dict__", {})
-    return attributes
+            waiting.extend((f"{name}.{part}", child) for part, child in parts_of(value).items())
 
 
 def _digest(value: Any) -> Any:
