@@ -231,8 +231,9 @@ class ArrayEnv(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict` in an environment with as many episodes.
 
-        An array whose saved form has another dtype is replaced, as the environment had replaced it. States of earlier
-        versions hold nothing of lists, tuples and dicts, which then stay as they are.
+        An array whose saved form has another dtype is replaced, as the environment had replaced it. An array that
+        `reset` or `step` had made as a new attribute becomes one again; a new list, tuple or dict does not. States of
+        earlier versions hold nothing of lists, tuples and dicts, which then stay as they are.
 
         Raises:
             ValueError: The state has other arrays, or others that cannot be replaced have another dtype.
@@ -240,7 +241,8 @@ class ArrayEnv(ABC):
         own = self.state_dict()
         nested = {part.name for part in nested_values(self._attributes())} & own.keys()
         absent = set() if nested & state.keys() else nested
-        if (own.keys() ^ state.keys()) - self._given_arrays.keys() - absent:
+        made_later = {name: state[name] for name in state.keys() - own.keys() if self._is_new(name, state[name])}
+        if (own.keys() ^ state.keys()) - self._given_arrays.keys() - absent - made_later.keys():
             came = f"{sorted(state)}, but {type(self).__name__} has {sorted(own)}"
             raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
         for name, array in self._given_arrays.items():
@@ -248,12 +250,19 @@ class ArrayEnv(ABC):
                 self._replace(name, array)  # not replaced when the state was saved
             elif name in state and name not in own:
                 self._replace(name, copy.deepcopy(_alike(state[name], array)))
+        for name, array in made_later.items():
+            if "." not in name:
+                setattr(self, name, copy.deepcopy(array))
         for name, array in self._state_arrays().items():
-            if name in state:
+            if name in state and name not in made_later:
                 self._restore(name, array, _alike(state[name], array))
         for name, streams in random_streams_of(self).items():
             if name in state:
                 streams.load_state_dict(state[name])
+
+    def _is_new(self, name: str, saved: Any) -> bool:
+        """True for a saved array of an attribute that this object does not have."""
+        return isinstance(saved, array_types()) and name.partition(".")[0] not in vars(self)
 
     def _restore(self, name: str, array: AnyArray, saved: AnyArray) -> None:
         """Copy a saved array of the same kind into one of the state, or replace that one if the dtypes differ."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -19,11 +20,28 @@ from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Array
 
+_LOGGER: Final = logging.getLogger(__name__)
 _MOST_OBJECTS: Final = 20_000  # that are searched
 _MOST_NUMBERS: Final = 10_000  # of an array that are compared
 _GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
 _SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space)
 _SAVED_PLACES: Final = "an attribute of the environment, or keep it in a list, tuple or dict that is one"
+
+
+class _Noted(NamedTuple):
+    """What an environment or wrapper had when it was allocated.
+
+    Attributes:
+        env: The environment or wrapper.
+        attributes: Names of its attributes.
+        nested: Names of the arrays and random streams in lists, tuples and dicts.
+        unsaved: Name -> value outside of the state, and digest of its content.
+    """
+
+    env: ArrayEnv
+    attributes: set[str]
+    nested: set[str]
+    unsaved: dict[str, Any]
 
 
 class UnsavedState:
@@ -38,7 +56,7 @@ class UnsavedState:
     """
 
     def __init__(self, env: ArrayEnv) -> None:
-        self._layers: list[tuple[ArrayEnv, set[str], dict[str, Any]]] = []
+        self._layers: list[_Noted] = []
         while isinstance(env, ArrayWrapper):
             self._note(env)
             env = env.env
@@ -50,17 +68,26 @@ class UnsavedState:
         has_statistics = isinstance(env, ArrayWrapper) and kind.load_shared_state is not ArrayWrapper.load_shared_state
         is_extended = kind.state_dict not in (ArrayEnv.state_dict, ArrayWrapper.state_dict)
         if env.saves_state and not has_statistics and not is_extended:
-            self._layers.append((env, _nested_names(env), dict(_unsaved(env))))
+            self._layers.append(_Noted(env, set(vars(env)), _nested_names(env), dict(_unsaved(env))))
 
     def check(self) -> None:
         """Check that nothing outside of the state has changed.
 
+        A list, tuple or dict with arrays that is a new attribute, such as the latest actions, is only warned of.
+
         Raises:
             EnvContractError: Something has, or an array in a list, tuple or dict was made after `allocate`, or removed.
         """
-        for env, nested, before in self._layers:
+        for env, attributes, nested, before in self._layers:
             name = type(env).__name__
-            for array in sorted(_nested_names(env) ^ nested):
+            differing = sorted(_nested_names(env) ^ nested)
+            new = [array for array in differing if array.partition(".")[0] not in attributes]
+            if new:
+                came = (
+                    f"{name} made {', '.join(map(repr, new[:3]))} in reset or step, which a resumed run does not have"
+                )
+                _LOGGER.warning(f"{came} at first: if later steps read it, make it in allocate")
+            for array in sorted(set(differing).difference(new)):
                 came = f"{name} made or removed {array!r} in reset or step"
                 remedy = "make the arrays and random streams in its lists, tuples and dicts in allocate, and keep them"
                 raise EnvContractError(f"{came}, so that checkpoints cannot be resumed: {remedy}")

@@ -239,6 +239,38 @@ def test_changes_that_checkpoints_do_not_hold_are_refused(name: str, wrappers: A
         vector.state_dict()
 
 
+class Latest(CartPoleArrayEnv):
+    """Keeps the latest actions, of which it has none at first."""
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        self.latest = actions[0]["action"].copy()
+        self.all_latest = actions
+        return super().step(actions, which)
+
+
+@pytest.mark.parametrize("wrappers", [[], [SCALE]])
+def test_attributes_that_steps_make_are_restored_or_warned_of(wrappers: Any, caplog: pytest.LogCaptureFixture) -> None:
+    whole = _vector(Latest, *wrappers, n_steps=2)
+    whole.staging.action[0]["action"][:] = [1, 0, 1]
+    whole.step()
+    state = copy.deepcopy(whole.state_dict())
+    expected = (
+        "Latest made 'all_latest.0.action' in reset or step, which a resumed run does not have at first: if later"
+    )
+    assert expected in caplog.text
+    resumed = _vector(Latest, *wrappers)
+    resumed.load_state_dict(state)
+    assert resumed.env.unwrapped.latest.tolist() == [1, 0, 1]
+    assert not hasattr(resumed.env.unwrapped, "all_latest")
+    np.testing.assert_array_equal(_rewards(resumed), _rewards(whole))
+    one, other = ArrayMazeEnv(Latest()), ArrayMazeEnv(Latest())
+    one.reset(seed=3)
+    one.step({"action": 1})
+    other.reset(seed=8)
+    other.clone_from(one)
+    assert other.array_env.unwrapped.latest.tolist() == [1]
+
+
 def _held(make: Any, change: Any) -> ArrayEnv:
     return Held(make, change, np.zeros(2))
 
