@@ -29,7 +29,7 @@ _SAVED_PLACES: Final = "an attribute of the environment, or keep it in a list, t
 
 
 class _Noted(NamedTuple):
-    """What an environment or wrapper had when it was allocated.
+    """An environment or wrapper, and what it had when it was allocated.
 
     Attributes:
         env: The environment or wrapper.
