@@ -15,7 +15,7 @@ from typing import Final
 
 from maze_pl.cli.shared_folders import shared_folder
 from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION, Prepared, foreign_options, prepare
-from maze_pl.config.digest import configuration_digest
+from maze_pl.config.digest import RESTORE_IT, configuration_digest
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, parse
 from maze_pl.config.summary import configured_value
@@ -287,9 +287,7 @@ def _fault(plan: SeedPlan, started: Collection[int], seed: int) -> str | None:
             reason = f"a configuration in `{named}` has changed since the first seed used it"
             if is_same:
                 continue
-        shipped = "one that maze_pl contains by installing its earlier version"
-        remedy = f"restore it ({shipped}), and continue in the folder where the seeds were started"
-        return f"{reason}: {remedy}"
+        return f"{reason}: {RESTORE_IT} where the seeds were started"
     return None
 
 

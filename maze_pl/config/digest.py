@@ -10,6 +10,10 @@ from maze_pl.config.pieces import each_text
 from maze_pl.config.search_path import dump
 
 _FILES: Final = (".yaml", ".yml")  # of values that jsonargparse or a constructor reads itself
+RESTORE_IT: Final = (
+    "restore it (one that maze_pl contains by installing its earlier version), and continue in the folder"
+)
+"""Remedy for a configuration that has changed."""
 
 
 def configuration_digest(arguments: Sequence[str]) -> str:

@@ -3,13 +3,12 @@
 import hashlib
 from dataclasses import replace
 
-from maze_pl.config.digest import configuration_digest
+from maze_pl.config.digest import RESTORE_IT, configuration_digest
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.sweeps.search_space import samples
 from maze_pl.sweeps.sweep_file import SweepPlan
 
-_SHIPPED = "one that maze_pl contains by installing its earlier version"
-_REMEDY = f"restore it ({_SHIPPED}), and continue in the folder where the sweep was started"
+_REMEDY = f"{RESTORE_IT} where the sweep was started"
 
 
 def digest_of_trials(plan: SweepPlan) -> str:
