@@ -12,11 +12,13 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.nested_arrays import parts_of
+from maze_pl.envs.arrays.unsaved_state import numbers_of
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.tensors.tensor_env import TensorEnv
 from maze_pl.events.topics import StatisticsError
 
 _REMEDY: Final = "change it in place, by copy_"
+_CHANGES_OF_COUNT: Final = 2  # of `n_steps` in an environment step: it is raised, and set to 0 in episodes that begin
 
 
 class TensorChecks:
@@ -36,15 +38,20 @@ class TensorChecks:
         options = self._tensors.keys() & env.options()
         self._options = {name: _n_changes(self._tensors[name][0]) for name in sorted(options)}
         self._n_steps_changes = 0  # of `n_steps`, at the latest observation
+        self._n_steps_changes_before = 0  # at the latest check of attributes
+        self._numbers = numbers_of(env)
 
     # ----------------------------------------------------------------------------------------- tensors
 
-    def check_attributes(self) -> None:
-        """Check that tensors are those that `make_tensors` made; others must stay as they are.
+    def check_attributes(self, n_steps: int = 0) -> None:
+        """Check that tensors are those that `make_tensors` made; others, and numbers of Python, must stay as they are.
+
+        Args:
+            n_steps: Environment steps since the latest check.
 
         Raises:
             EnvContractError: One was replaced, removed, or made later, or one that the constructor
-                made was changed.
+                made was changed, or a number of Python, or `n_steps`.
         """
         tensors = self._env.tensors()
         for name, tensor in tensors.items():
@@ -63,6 +70,25 @@ class TensorChecks:
                 came = f"{self._name} changes its tensor {name!r}, which its constructor made"
                 remedy = "make it in make_tensors"
                 raise EnvContractError(f"{came}, so that checkpoints do not hold it: {remedy}")
+        self._check_counts(n_steps)
+        self._check_numbers()
+
+    def _check_counts(self, n_steps: int) -> None:
+        """Check that the environment did not change `n_steps` in some environment steps since the latest check."""
+        n_changes = _n_changes(self._env.n_steps)
+        if n_steps and n_changes - self._n_steps_changes_before != n_steps * _CHANGES_OF_COUNT:
+            came = f"begin or observe of {self._name} changes n_steps, in which its steps are counted already"
+            raise EnvContractError(f"{came}: count in another tensor")
+        self._n_steps_changes_before = n_changes
+
+    def _check_numbers(self) -> None:
+        """Check that numbers of Python are as they were: checkpoints do not hold them, and graphs do not change them."""
+        numbers = numbers_of(self._env)
+        for name, earlier in self._numbers.items():
+            if numbers.get(name) != earlier:
+                came = f"{self._name} changes its number {name!r} in begin, observe or act"
+                why = "which checkpoints do not hold and graphs do not change"
+                raise EnvContractError(f"{came}, {why}: make it a tensor in make_tensors, and change it in place")
 
     def check_helpers(self) -> None:
         """Check that tensors in other objects, which are not saved, stay as they are.

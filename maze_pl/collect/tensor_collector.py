@@ -207,7 +207,7 @@ class TensorCollector:
         flags = self._storage.flags_of_unheld()
         before = self._snapshot({**self._running(), "row": self._row, **flags})
         self._step(policy, self._checks)
-        self._checks.check_attributes()
+        self._checks.check_attributes(n_steps=1)
         self._checks.check_helpers()
         self._restore(before)
         self._is_checked = True

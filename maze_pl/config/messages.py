@@ -191,7 +191,7 @@ _REPLACED: Final = (
         r"\1an environment, and whose annotation says so, such as -> MazeEnv.",
     ),
     (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
-    (re.compile(r"Expected a typing\.Literal\[(.*)\]"), r"expected one of \1"),
+    (re.compile(r"Expected a typing\.Literal\[([^]]*)\]"), r"expected one of \1"),
 )
 
 

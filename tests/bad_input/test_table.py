@@ -85,6 +85,10 @@ VALUES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--model.networks", "automatic"], ["model.networks", "automatic"]),
     ([*FIT, "--data.n_envs", "-1"], ["n_envs=-1 must be at least"]),
     ([*FIT, "--data.n_envs", "two"], ["data.n_envs", "expected int", "two"]),
+    (
+        ["rollout", "--env", "env/gym_env", "--trajectories", "[spaces, states]"],
+        ["trajectories: expected one of 'states', 'spaces', 'both', 'none'. Got value: ['spaces', 'states']"],
+    ),
     ([*FIT, "--data.n_rollout_steps", "0"], ["n_rollout_steps=0 must be at least 1"]),
     ([*FIT, "--data.n_rollout_steps", "2000000000"], ["memory"]),
     ([*FIT, "--data.n_rollout_steps", "10000000000000"], ["must be at most 2147483647"]),

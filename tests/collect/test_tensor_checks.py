@@ -34,6 +34,7 @@ class Faulty(TensorEnv):
         super().__init__(max_episode_steps=6)
         self.fault = fault
         self.unit = torch.ones(())
+        self.day = 0
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
@@ -55,12 +56,16 @@ class Faulty(TensorEnv):
 
     def begin(self, which: Tensor, seeds: Tensor) -> None:
         self.level.masked_fill_(which, 0.0)
+        if self.fault == "n_steps in begin":
+            self.n_steps.masked_fill_(which, 0)
         if self.fault == "replaced in begin":
             self.level = torch.where(which, 0.0, self.level)
 
     def observe(self, step_key: Any) -> dict[str, Any]:
         place = torch.stack([self.level, self.level], 1)
         kind: Any = torch.zeros_like(self.level, dtype=torch.int64)
+        if self.fault == "n_steps in observe":
+            self.n_steps.clamp_(max=5)
         if self.fault == "missing":
             return {"place": place}
         if self.fault == "undeclared":
@@ -85,6 +90,8 @@ class Faulty(TensorEnv):
             self.parts.clear()
         elif self.fault == "n_steps":
             self.n_steps.add_(1)
+        elif self.fault == "number":
+            self.day += 1
         elif self.fault == "option":
             self.unit.mul_(2.0)
         elif self.fault == "helper":
@@ -123,6 +130,9 @@ FAULTS = {
     "missing": r"the observations of sub-step 'a' of Faulty are \['place'\]; expected \['kind', 'place'\] by name",
     "undeclared": r"sub-step 'a' of Faulty are \['kind', 'more', 'place'\]; expected \['kind', 'place'\] by name",
     "n_steps": r"act of Faulty changes n_steps, in which its steps are counted already: count in another tensor",
+    "n_steps in begin": r"begin or observe of Faulty changes n_steps, in which its steps are counted already: count in",
+    "n_steps in observe": r"begin or observe of Faulty changes n_steps",
+    "number": r"Faulty changes its number 'day' in begin, observe or act, which checkpoints do not hold and graphs do",
     "shape": r"observation 'place' of sub-step 'b' of Faulty is a tensor of shape \(3, 1\) and type torch.float32 on "
     r"\w+; expected a tensor of shape \(3, 2\)",
     "dtype": "observation 'kind' of sub-step 'a' of Faulty is .*torch.float32 on .*expected .*torch.int64",

@@ -36,12 +36,14 @@ class _Noted(NamedTuple):
         attributes: Names of its attributes.
         nested: Names of the arrays and random streams in lists, tuples and dicts.
         unsaved: Name -> value outside of the state, and digest of its content.
+        numbers: Its attributes that are numbers of Python, by name.
     """
 
     env: ArrayEnv
     attributes: set[str]
     nested: set[str]
     unsaved: dict[str, Any]
+    numbers: dict[str, Any]
 
 
 class UnsavedState:
@@ -68,18 +70,25 @@ class UnsavedState:
         has_statistics = isinstance(env, ArrayWrapper) and kind.load_shared_state is not ArrayWrapper.load_shared_state
         is_extended = kind.state_dict not in (ArrayEnv.state_dict, ArrayWrapper.state_dict)
         if env.saves_state and not has_statistics and not is_extended:
-            self._layers.append(_Noted(env, set(vars(env)), _nested_names(env), dict(_unsaved(env))))
+            names = set(vars(env))
+            self._layers.append(_Noted(env, names, _nested_names(env), dict(_unsaved(env)), numbers_of(env)))
 
     def check(self) -> None:
         """Check that nothing outside of the state has changed.
 
-        A list, tuple or dict with arrays that is a new attribute, such as the latest actions, is only warned of.
+        A list, tuple or dict with arrays that is a new attribute, such as the latest actions, and a changed number of
+        Python, such as a count for debugging, are only warned of.
 
         Raises:
             EnvContractError: Something has, or an array in a list, tuple or dict was made after `allocate`, or removed.
         """
-        for env, attributes, nested, before in self._layers:
+        for env, attributes, nested, before, numbers in self._layers:
             name = type(env).__name__
+            current = numbers_of(env)
+            for number in sorted(numbers):
+                if current.get(number) != numbers[number]:
+                    came = f"{name} changes its number {number!r} in reset or step, which checkpoints do not hold"
+                    _LOGGER.warning(f"{came}: if later steps read it, make it an array [N] in allocate")
             differing = sorted(_nested_names(env) ^ nested)
             new = [array for array in differing if array.partition(".")[0] not in attributes]
             if new:
@@ -103,6 +112,11 @@ class UnsavedState:
                 else:
                     remedy = f"make it {_SAVED_PLACES}, in allocate, or extend state_dict and load_state_dict"
                 raise EnvContractError(f"{came}: {remedy}")
+
+
+def numbers_of(env: ArrayEnv) -> dict[str, bool | int | float]:
+    """Return the attributes of an environment that are numbers of Python, by name."""
+    return {name: value for name, value in vars(env).items() if isinstance(value, bool | int | float)}
 
 
 def _nested_names(env: ArrayEnv) -> set[str]:

@@ -271,6 +271,29 @@ def test_attributes_that_steps_make_are_restored_or_warned_of(wrappers: Any, cap
     assert other.array_env.unwrapped.latest.tolist() == [1]
 
 
+class Counting(CartPoleArrayEnv):
+    """Counts its steps in a number of Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_calls = 0
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        self.n_calls += 1
+        return super().step(actions, which)
+
+
+@pytest.mark.parametrize("wrappers", [[], [SCALE]])
+def test_changed_numbers_of_python_are_warned_of_once(wrappers: Any, caplog: pytest.LogCaptureFixture) -> None:
+    vector = _vector(Counting, *wrappers, n_steps=2)
+    expected = "Counting changes its number 'n_calls' in reset or step, which checkpoints do not hold: if later steps"
+    vector.state_dict()
+    assert caplog.text.count(expected) == 1
+    vector.step()
+    vector.state_dict()
+    assert caplog.text.count("changes its number") == 1
+
+
 def _held(make: Any, change: Any) -> ArrayEnv:
     return Held(make, change, np.zeros(2))
 
