@@ -80,7 +80,7 @@ FAST: dict[str, tuple[str, ...] | int] = {
     "modules/optimization/test_capture.py::test_ppo_learns_the_same_with_and_without_capture": ("options1",),
     "modules/optimization/test_gradient_step.py::test_a_module_that_has_learned_can_be_copied": ("PPO",),
     "modules/optimization/test_graphed_trace.py::test_a_simulated_device_trains_as_eager_updates_do": ("structured",),
-    "modules/test_algorithm_checkpoints.py::test_four_epochs_equal_two_and_two_more": ("PPO",),
+    "modules/test_algorithm_checkpoints.py::test_four_epochs_equal_two_and_two_more": ("PPO-32-true",),
     "modules/test_impala.py::test_structured_environments_are_learned_from_with_every_critic": (
         "tests.structured.agreement-delta",
         "tests.structured.hierarchy-step",

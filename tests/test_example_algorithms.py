@@ -24,6 +24,7 @@ from maze_pl.__main__ import main
 from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateActionCritic, TorchSharedStateCritic
 from maze_pl.core.batches import TransitionBatch
 from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import PolicySamples
 from maze_pl.perception import FlattenConcatStateValueNet, SharedStateCriticComposer
 from tests.documentation import forget_modules
@@ -107,6 +108,15 @@ def mean_action(network: nn.Module, view: Tensor) -> Tensor:
 
 def q_value(network: nn.Module, view: Tensor, action: Tensor) -> Tensor:
     return network({"action": action, "view": view})["q_value"].squeeze(-1)
+
+
+def test_td3_has_automatic_networks_and_needs_parameters_of_policy_and_critic() -> None:
+    spec = Spec.of(GymMazeEnv("Pendulum-v1"))
+    module = TD3(networks="auto", spec=spec)
+    assert module.policy.distribution_classes(0) == {"action": NoisyAction}
+    frozen = TD3(networks="auto", spec=spec, frozen=["policy.*"])
+    with pytest.raises(ValueError, match=r"all parameters are frozen in \['policy'\]"):
+        frozen.configure_optimizers()
 
 
 def test_the_critics_of_td3_learn_the_smaller_value_of_a_noisy_target_action(td3: Any) -> None:

@@ -173,8 +173,9 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             name = "_".join(path.relative_to(ROOT).with_suffix("").parts)
             (folder / f"{name}_page.py").write_text(program, encoding="utf-8")
     shutil.copytree(ROOT / "examples", folder / "examples")
-    assert main(["new", str(folder / "new" / "my_shop")]) == 0
-    shutil.copytree(folder / "new" / "my_shop" / "my_shop", folder / "my_shop")
+    for name, options in (("my_shop", []), ("my_workshop", ["--structured"])):
+        assert main(["new", str(folder / "new" / name), *options]) == 0
+        shutil.copytree(folder / "new" / name / name, folder / name)
     shutil.rmtree(folder / "new")
     if (ROOT / ".mypy_cache").is_dir():  # what is known of libraries
         shutil.copytree(ROOT / ".mypy_cache", folder / ".mypy_cache")
@@ -202,7 +203,7 @@ def test_programs_are_accepted_and_misspelt_options_refused(errors: dict[str, li
 def test_documented_files_programs_examples_and_new_projects_are_accepted(errors: dict[str, list[str]]) -> None:
     examples = {str(path.relative_to(ROOT)) for path in (ROOT / "examples").rglob("*.py")}
     assert {"my_cutting/core_env.py", "README_page.py", "docs_tutorial_09_masks_page.py"} | examples <= set(errors)
-    assert {"my_shop/__init__.py", "my_shop/stock.py"} <= set(errors)
+    assert {"my_shop/__init__.py", "my_shop/stock.py", "my_workshop/repairs_arrays.py"} <= set(errors)
     assert not {file: found for file, found in errors.items() if found and file != "bad.py"}
 
 

@@ -59,7 +59,8 @@ def test_the_wheel_brings_configurations_command_types_and_licence(tmp_path: Pat
     assert "maze-pl = maze_pl.__main__:main" in entry_points
     assert "maze-run = maze_pl.maze_run:main" in entry_points
     assert {"maze_pl/py.typed", "maze_pl/configs/ppo_cartpole.yaml", "maze_pl/configs/algorithm/ppo.yaml"} <= set(names)
-    template = {f"maze_pl/project_template/{name}.template" for name in ("README.md", ".gitignore", "package/stock.py")}
+    templates = ("stock/README.md", "shared/.gitignore", "repairs/package/repairs.py")
+    template = {f"maze_pl/project_template/{name}.template" for name in templates}
     assert template <= set(names)
     assert {f"maze_pl/viewer/page/{name}" for name in ("page.html", "style.css", "viewer.js")} <= set(names)
     assert {"maze_pl_runtime/py.typed", "maze_pl_runtime/policy.py"} <= set(names)

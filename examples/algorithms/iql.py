@@ -73,6 +73,8 @@ class IQL(AlgorithmModule):
         """Create an optimiser each for the policy, the critics and (group `other`) the state critic."""
         groups = self.parameter_groups()
         names = ("policy", "critic", "other")
+        if missing := set(names) - groups.keys():  # groups without parameters that require a gradient
+            raise ValueError(f"IQL trains all of its networks; all parameters are frozen in {sorted(missing)}")
         return [FlatAdam([{"params": groups[name], "name": name}], lr=self.lr) for name in names]
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> None:

@@ -12,7 +12,7 @@ the critics. R and D are the rewards and the discount up to the actor's next act
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from gymnasium import spaces
@@ -106,6 +106,9 @@ class TD3(AlgorithmModule):
 
     batch_type = ReplayBatch
     critic_type = TorchStateActionCritic
+    head_distributions: ClassVar[Any] = [
+        {"action_space": "gymnasium.spaces.Box", "distribution": f"{__name__}.NoisyAction"}
+    ]
     topic = "TD3Events"
     n_updates: Tensor
 
@@ -144,6 +147,8 @@ class TD3(AlgorithmModule):
     def configure_optimizers(self) -> list[Optimizer]:  # type: ignore[override]
         """Create an optimiser for the policy and one for the critics."""
         groups = self.parameter_groups()
+        if missing := {"policy", "critic"} - groups.keys():  # groups without parameters that require a gradient
+            raise ValueError(f"TD3 trains policy and critic; all parameters are frozen in {sorted(missing)}")
         return [FlatAdam([{"params": groups[name], "name": name}], lr=self.lr) for name in ("policy", "critic")]
 
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:

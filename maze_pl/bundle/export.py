@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 from contextlib import closing
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.core.version import __version__
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrappers import LogStatsWrapper
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint
+from maze_pl.runs.checkpoint import checkpoint_digest, named_checkpoint, read_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.system.atomic_files import write_file
@@ -64,7 +63,7 @@ def export(
     for name, number in {"episodes": episodes, "max_steps": max_steps}.items():
         if number < 1:
             raise ExportError(f"{name}={number} must be at least 1")
-    path = best_or_last(run) if checkpoint == "best" else checkpoint_path(run, (checkpoint,))
+    path = named_checkpoint(run, checkpoint)
     module = load(path, trust=trust)
     policy = module.policy
     with closing(_silent_env(path, trust)) as env:
@@ -100,8 +99,7 @@ def _silent_env(path: Path, trust: bool) -> LogStatsWrapper:
 def _origin(path: Path) -> dict[str, Any]:
     """Describe the checkpoint, and where it comes from."""
     entry = checkpoint_entry(read_checkpoint(path)) or {}
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return {
-        "checkpoint": {"name": path.name, "sha256": digest, "env_steps": entry.get("env_steps")},
+        "checkpoint": {"name": path.name, "sha256": checkpoint_digest(path), "env_steps": entry.get("env_steps")},
         "provenance": entry.get("provenance"),
     }

@@ -17,7 +17,7 @@ from maze_pl.bundle.observation_stages import observation_stage, torch_type
 from maze_pl.bundle.wrapper_roles import WrapperRoles
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
-from maze_pl.core.spaces import space_to_dict
+from maze_pl.core.spaces import space_to_dict, without_integer_types
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 from maze_pl_runtime.inputs import read_space
 
@@ -207,5 +207,5 @@ class StepGraph(nn.Module):
 
 
 def _described(space: Any) -> dict[str, dict[str, Any]]:
-    """Describe the entries of a Dict space."""
-    return {name: space_to_dict(part) for name, part in space.spaces.items()}
+    """Describe the entries of a Dict space; integers of discrete ones are int64 in bundles."""
+    return {name: without_integer_types(space_to_dict(part)) for name, part in space.spaces.items()}

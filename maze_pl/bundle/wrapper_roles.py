@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, Final
 
 from maze_pl.envs import wrappers as ours
@@ -44,6 +45,20 @@ _LEFT_OUT: Final = {
     ours.TrajectoryRecordingWrapper: "records episodes",
 }
 """Wrappers that the policy does not see, and what the caller has to do instead."""
+_UNCHANGED: Final = (
+    "step",
+    "step_in_parts",
+    "reset",
+    "actor_id",
+    "is_actor_done",
+    "agent_counts_dict",
+    "observation_spaces_dict",
+    "action_spaces_dict",
+    "action_masks_dict",
+    "observation_space",
+    "action_space",
+)
+"""Attributes of a wrapper that changes nothing but rewards."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +118,7 @@ def wrapper_roles(env: Wrapper) -> WrapperRoles:
             roles.append(WrapperRole(name, False, _LEFT_OUT[kind]))
             if kind in (ours.StepSkipWrapper, ours.RandomResetWrapper):
                 repeating.append(wrapper)
-        elif issubclass(kind, RewardWrapper) and kind.step is RewardWrapper.step:
+        elif _changes_rewards_only(wrapper):
             roles.append(WrapperRole(name, False, "changes rewards, which a trained policy does not need"))
         elif reason := _reason_to_stop(wrapper, repeating):
             roles.append(WrapperRole(name, False, reason))
@@ -112,6 +127,14 @@ def wrapper_roles(env: Wrapper) -> WrapperRoles:
             roles.append(WrapperRole(name, True, "part of the graphs"))
             included.append(wrapper)
     return WrapperRoles(roles[::-1], included, included[-1] if included else env)
+
+
+def _changes_rewards_only(wrapper: Wrapper) -> bool:
+    """True for a `RewardWrapper` that leaves actors, spaces, observations and actions as they are."""
+    kind = type(wrapper)
+    if not issubclass(kind, RewardWrapper) or {"_observation_spaces", "_action_spaces"} & vars(wrapper).keys():
+        return False
+    return all(getattr_static(kind, name) is getattr_static(RewardWrapper, name) for name in _UNCHANGED)
 
 
 def _reason_to_stop(wrapper: Wrapper, repeating: list[Wrapper]) -> str:

@@ -45,15 +45,23 @@ class EarlyStopping(callbacks.EarlyStopping):
         self._evaluated = False
         super().__init__(monitor=monitor or "eval/return", mode=mode or "max", **self._options)
 
+    @property
+    def state_key(self) -> str:
+        """State key, other than that of Lightning's callback of the same name."""
+        return f"maze_pl.{super().state_key}"
+
+    @property
+    def _legacy_state_key(self) -> Any:
+        """State key in checkpoints of earlier versions, for Lightning."""
+        return super().state_key
+
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the monitored value."""
         if self.follows_best:
             for callback in trainer.checkpoint_callbacks:
                 if isinstance(callback, BestCheckpoint):
                     self._follow(callback)
-        interval = trainer.val_check_interval  # 1 is a batch, 1.0 an epoch; Lightning confuses them here
-        is_by_epoch = interval == 1.0 and isinstance(interval, float) and trainer.check_val_every_n_epoch == 1
-        self._check_on_train_epoch_end = is_by_epoch
+        self._check_on_train_epoch_end = _is_evaluated_once_an_epoch(trainer)
         super().setup(trainer, pl_module, stage)
 
     def _follow(self, best: BestCheckpoint) -> None:
@@ -86,3 +94,11 @@ class EarlyStopping(callbacks.EarlyStopping):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the count; the patience comes from this run's configuration."""
         super().load_state_dict({**state_dict, "patience": self.patience})
+
+
+def _is_evaluated_once_an_epoch(trainer: pl.Trainer) -> bool:
+    """True if there is an evaluation after the last batch of each epoch, and no other one."""
+    if trainer._val_check_time_interval is not None:  # type: ignore[attr-defined]
+        return False  # the interval is a time, and there is no val_check_interval
+    interval = trainer.val_check_interval  # 1 is a batch, 1.0 an epoch; Lightning confuses them
+    return interval == 1.0 and isinstance(interval, float) and trainer.check_val_every_n_epoch == 1

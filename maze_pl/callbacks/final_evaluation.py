@@ -33,6 +33,8 @@ _Episodes = list[EpisodeSummary]
 class FinalEvaluation(callbacks.Callback):
     """Evaluates the last policy and the one of `best.ckpt` again after training, and prints both.
 
+    Callbacks that average weights, such as `EMAWeightAveraging`, must come before it.
+
     It needs a `BestCheckpoint`, and a data module with evaluators; otherwise it does nothing. The
     module and the training environments are left unchanged. Dashboards get the means as final
     results of the run.
@@ -44,6 +46,20 @@ class FinalEvaluation(callbacks.Callback):
 
     def __init__(self, run_dir: str | None = None) -> None:
         self.run_dir = run_dir
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Refuse an order of callbacks in which the last policy is not the saved average.
+
+        Raises:
+            ValueError: Weights are averaged by a later callback.
+        """
+        every: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        for callback in every[every.index(self) :]:
+            if isinstance(callback, callbacks.WeightAveraging):
+                name = type(callback).__name__
+                order = f"{name} comes after FinalEvaluation in the callbacks of the Trainer"
+                consequence = "which would evaluate weights without the average"
+                raise ValueError(f"{order}, {consequence}: put it before")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate on all ranks, with the same seeds as all evaluations."""

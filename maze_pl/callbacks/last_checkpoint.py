@@ -7,7 +7,9 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 from pytorch_lightning.loops.loop import _Loop
+from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
+from maze_pl.config.lightning_features import ASYNCHRONOUS
 from maze_pl.core.checks import check_count
 from maze_pl.runs.checkpoint import write_checkpoint
 
@@ -27,9 +29,16 @@ class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the m
         check_count("every_n_epochs", every_n_epochs, 1)
         self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
         self._kept_batch: int | None = None  # index in the run of the batch after which it was written
+        self._best: callbacks.ModelCheckpoint | None = None
+
+    @property
+    def best_model_path(self) -> str:
+        """Path of the best checkpoint by another callback, for Lightning."""
+        return "" if self._best is None else self._best.best_model_path
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder."""
+        self._best = best_checkpoint(trainer)
         self.dirpath = checkpoint_folder(trainer, stage, self.dirpath)
         self._kept_batch = None
 
@@ -120,8 +129,20 @@ def _is_ending(trainer: pl.Trainer) -> bool:
     return has_all_steps or (trainer.should_stop and trainer.fit_loop._can_stop_early)
 
 
+def best_checkpoint(trainer: pl.Trainer) -> callbacks.ModelCheckpoint | None:
+    """Return the first callback that knows the path of the best checkpoint, None without one."""
+    every = trainer.checkpoint_callbacks
+    return next((one for one in every if isinstance(one, callbacks.ModelCheckpoint)), None)
+
+
 def checkpoint_folder(trainer: pl.Trainer, stage: str, dirpath: str | Path | None) -> str:
-    """Return the folder of a callback's checkpoints; it is made before training to fail early."""
+    """Return the folder of a callback's checkpoints; it is made before training to fail early.
+
+    Raises:
+        ValueError: Checkpoints would be written later than they are renamed.
+    """
+    if isinstance(trainer.strategy.checkpoint_io, AsyncCheckpointIO):
+        raise ValueError(ASYNCHRONOUS)
     folder = Path(dirpath or Path(trainer.default_root_dir, "checkpoints"))
     if stage == "fit" and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
         folder.mkdir(parents=True, exist_ok=True)

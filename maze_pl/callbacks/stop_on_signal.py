@@ -13,7 +13,13 @@ from pytorch_lightning.trainer.connectors.signal_connector import _SignalConnect
 from torch import distributed
 
 from maze_pl.callbacks.epoch_table import steps_text
-from maze_pl.callbacks.last_checkpoint import LastCheckpoint, is_evaluated_now, is_within_epoch, keep_last
+from maze_pl.callbacks.last_checkpoint import (
+    LastCheckpoint,
+    best_checkpoint,
+    is_evaluated_now,
+    is_within_epoch,
+    keep_last,
+)
 from maze_pl.config.assembling import TRUST_OPTION
 from maze_pl.system.signals import StoppedBySignal, StopSignals
 
@@ -55,12 +61,19 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
     def __init__(self, signals: StopSignals, run_dir: str | None = None, needs_trust: bool = False) -> None:
         self._signals = signals
         self._hint = ""
+        self._best: callbacks.ModelCheckpoint | None = None
         if run_dir is not None:
             option = f" {TRUST_OPTION}" if needs_trust else ""
             self._hint = f"; to continue: maze-pl fit --resume {run_dir}{option}"
 
+    @property
+    def best_model_path(self) -> str:
+        """Path of the best checkpoint by another callback, for Lightning."""
+        return "" if self._best is None else self._best.best_model_path
+
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Take over signal handling, with signals that were held while other ranks were started."""
+        self._best = best_checkpoint(trainer)
         trainer._signal_connector = _WithoutTerm(trainer)
         self._signals.take()
 

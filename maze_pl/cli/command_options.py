@@ -8,15 +8,21 @@ from typing import Any, NoReturn
 
 from maze_pl.config.assembling import TRUST_OPTION
 from maze_pl.config.search_path import ConfigurationError, suggestion
+from maze_pl.system.atomic_files import require_replaceable
 
 
 def require_writable(file: Path) -> None:
     """Refuse a file that cannot be written to, before something takes time; nothing is written.
 
     Raises:
-        ConfigurationError: Its folder cannot be made, or files cannot be made in it.
+        ConfigurationError: Its folder cannot be made, or files cannot be made in it, or it is a
+            device, a pipe or a folder.
     """
-    folder = next(path for path in file.absolute().parents if path.exists())
+    try:
+        require_replaceable(file)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+    folder = next(path for path in Path(os.path.realpath(file)).parents if path.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         fault = "is not writable" if folder.is_dir() else "is a file"
         raise ConfigurationError(f"{file} cannot be written: {folder} {fault}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maze_pl.cli.command_options import OptionParser
+from maze_pl.cli.command_options import OptionParser, require_writable
 from maze_pl.config.search_path import ConfigurationError
 
 
@@ -33,6 +33,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
     parser.add_argument("--seed", type=int, default=0, help="determines these episodes (default: 0)")
     parser.add_argument("--trust", action="store_true", help="let the run name any class")
     options = parser.parse(command[1:])
+    require_writable(options.to)
     from maze_pl.bundle.export import export
 
     try:

@@ -265,8 +265,7 @@ class MazeCLI(LightningCLI):
             has_bar = any(isinstance(callback, ProgressBar) for callback in configured)
             config["enable_progress_bar"] = has_bar or sys.stdout.isatty()
         added = self._added_callbacks(has_bar=config["enable_progress_bar"])
-        replaced = tuple(filter(None, map(_replaced_class, configured)))
-        added = [callback for callback in added if not isinstance(callback, replaced)]
+        added = [callback for callback in added if not _is_replaced(callback, configured)]
         keeps_own_files = any(isinstance(callback, ModelCheckpoint) for callback in configured)
         if config["enable_checkpointing"] is False and not keeps_own_files:
             checkpoints = (callbacks.BestCheckpoint, callbacks.LastCheckpoint)
@@ -386,11 +385,11 @@ def _as_list(configured: Any) -> list[Any]:
     return list(configured) if isinstance(configured, list | tuple) else [configured]
 
 
-def _replaced_class(callback: Callback) -> type[Callback] | None:
-    """Return the class of added callbacks that a configured one replaces, if any."""
-    if type(callback) is ModelCheckpoint:  # it has its own files
-        return None
-    return ProgressBar if isinstance(callback, ProgressBar) else type(callback)
+def _is_replaced(added: Callback, configured: Sequence[Callback]) -> bool:
+    """True if a configured callback has the same class, or both are progress bars."""
+    if isinstance(added, ProgressBar):
+        return any(isinstance(callback, ProgressBar) for callback in configured)
+    return any(type(callback) is type(added) for callback in configured)
 
 
 def _is_no_tip(record: logging.LogRecord) -> bool:

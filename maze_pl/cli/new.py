@@ -12,16 +12,16 @@ from typing import Any
 from maze_pl.cli.command_options import OptionParser
 from maze_pl.config.search_path import ConfigurationError
 
-_TEMPLATE = Path(__file__).parents[1] / "project_template"
+_TEMPLATES = Path(__file__).parents[1] / "project_template"
 _SUFFIX = ".template"  # so that tools do not mistake its files for parts of maze_pl
 _NAME = re.compile("[a-z]([a-z0-9_]*[a-z0-9])?")  # of a module that is also the name of a distribution
 
 
-def run(arguments: Sequence[str], *_: Any) -> int:
+def run(_: Any, command: Sequence[str], *__: Any) -> int:
     """Write a project.
 
     Args:
-        arguments: `new`, and a directory that is missing or empty; the package gets its name.
+        command: `new`, and a directory that is missing or empty, which gives the package its name; and options.
 
     Returns:
         The exit status.
@@ -32,11 +32,14 @@ def run(arguments: Sequence[str], *_: Any) -> int:
     """
     parser = OptionParser("new", "Create a project with an environment, a config, an experiment and a test.")
     parser.add_paths("dir", "folder of the project, which does not exist or is empty", nargs="*")
-    parser.usage = "maze-pl new [-h] DIR"
-    directories = parser.parse(arguments[1:]).dir
-    if len(directories) != 1:
+    structured = "with an environment that makes two decisions in a step, with masks: a repair shop instead of a stock"
+    parser.add_argument("--structured", action="store_true", help=structured)
+    parser.usage = "maze-pl new [-h] [--structured] DIR"
+    options = parser.parse(command[1:])
+    if len(options.dir) != 1:
         raise ConfigurationError("expected one argument, the folder of the project: maze-pl new DIR")
-    directory = directories[0]
+    directory = options.dir[0]
+    problem, experiment = ("repairs", "slow_sharpening") if options.structured else ("stock", "slow_delivery")
     package = _package_name(directory)
     existed = directory.is_dir()
     if directory.exists() and (not existed or any(directory.iterdir())):
@@ -44,13 +47,8 @@ def run(arguments: Sequence[str], *_: Any) -> int:
         remedy = "use a folder that does not exist or is empty"
         raise ConfigurationError(f"{directory} {fault}: {remedy}")
     try:
-        for source in sorted(_TEMPLATE.rglob(f"*{_SUFFIX}")):
-            *folders, name = source.relative_to(_TEMPLATE).parts
-            parts = [package if folder == "package" else folder for folder in folders]
-            target = directory.joinpath(*parts)
-            target.mkdir(parents=True, exist_ok=True)
-            text = source.read_text(encoding="utf-8").replace("{{package}}", package)
-            (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
+        for template in (_TEMPLATES / "shared", _TEMPLATES / problem):
+            _write(template, directory, package)
     except OSError as error:
         if directory.is_dir():
             for path in directory.iterdir():
@@ -61,11 +59,22 @@ def run(arguments: Sequence[str], *_: Any) -> int:
     sys.stdout.write(
         f"created a project with the package {package} in {directory}. Next:\n"
         f"  cd {directory}\n"
-        "  maze-pl fit --config ppo_stock\n"
-        "  maze-pl fit --config experiment/slow_delivery\n"
+        f"  maze-pl fit --config ppo_{problem}\n"
+        f"  maze-pl fit --config experiment/{experiment}\n"
         "  python -m pytest\n"
     )
     return 0
+
+
+def _write(template: Path, directory: Path, package: str) -> None:
+    """Write the files of a template into a folder; `{{package}}` in them becomes the name of the package."""
+    for source in sorted(template.rglob(f"*{_SUFFIX}")):
+        *folders, name = source.relative_to(template).parts
+        parts = [package if folder == "package" else folder for folder in folders]
+        target = directory.joinpath(*parts)
+        target.mkdir(parents=True, exist_ok=True)
+        text = source.read_text(encoding="utf-8").replace("{{package}}", package)
+        (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
 
 
 def _package_name(directory: Path) -> str:
@@ -76,7 +85,7 @@ def _package_name(directory: Path) -> str:
         places = "with a letter first and no underscore last"
         remedy = f"use letters from a to z, digits and underscores, {places}"
         raise ConfigurationError(f"{problem} is not a valid one: {remedy}")
-    files = (_TEMPLATE / "tests").glob(f"*.py{_SUFFIX}")
+    files = _TEMPLATES.glob(f"*/tests/*.py{_SUFFIX}")
     tests = {path.name.removesuffix(f".py{_SUFFIX}") for path in files}
     reserved = {"configs", "tests", "outputs", *tests, *sys.stdlib_module_names}
     if name in reserved or getattr(importlib.util.find_spec(name), "origin", None) is not None:

@@ -1,12 +1,11 @@
 """`maze-pl rollout`: plays episodes with a policy and saves them with their statistics."""
 
-import csv
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,18 +16,23 @@ from maze_pl.collect.engines import Engine, ProcessEngine
 from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.core.provenance import share_provenance
+from maze_pl.core.provenance import Provenance, share_provenance
 from maze_pl.envs.building import Env
 from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
 from maze_pl.events.display import render as render_table
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint, wrapper_statistics_in
+from maze_pl.runs.checkpoint import (
+    checkpoint_digest,
+    named_checkpoint,
+    read_checkpoint,
+    wrapper_statistics_in,
+)
 from maze_pl.runs.loading import load
 from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provenance_text
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
-from maze_pl.runs.run_directory import new_directory, run_directory
-from maze_pl.runs.tables import merged_names
+from maze_pl.runs.rollout_table import EPISODES_FILE, csv_content, episode_table
+from maze_pl.runs.run_directory import claimed, new_directory, require_empty, run_directory
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.git_state import GitProbe
 from maze_pl.system.signals import StoppedBySignal, StopSignals
@@ -36,7 +40,7 @@ from maze_pl.system.signals import StoppedBySignal, StopSignals
 _DESCRIPTION: Final = "Play episodes with a policy, and save them with their statistics."
 _PARALLEL: Final = lazy_instance(ProcessEngine)  # options may configure it
 _NO_OPTIONS: Final = {
-    *("texts", "signals", "wrapper_statistics", "record", "first_episode"),
+    *("texts", "signals", "provenance", "wrapper_statistics", "record", "first_episode"),
     *("progress", "receive", "stop"),
 }
 
@@ -57,6 +61,7 @@ def play(
     run: str | None = None,
     checkpoint: str = "best",
     trust: bool = False,
+    provenance: Provenance | None = None,
     **others: Any,
 ) -> None:
     """Play episodes, and save them.
@@ -83,6 +88,7 @@ def play(
         run: Directory of the run that provides environment, wrappers and policy.
         checkpoint: Checkpoint of the run: `best`, `last`, or a file.
         trust: Whether the run may name any class, because you know who made it.
+        provenance: Provenance of the command; the checkpoint that plays is added to it.
         others: Further arguments of `maze_pl.runs.rollout.rollout`.
     """
     began = time.perf_counter()
@@ -90,43 +96,40 @@ def play(
     actor: Any = policy or "random"
     if isinstance(actor, dict):
         actor = Factory(actor.pop("class_path", "random"), actor.pop("init_args", {}) | actor)
-    undo = ExitStack()
-    if run is not None:
-        path = best_or_last(run) if checkpoint == "best" else checkpoint_path(run, (checkpoint,))
-        others["wrapper_statistics"] = wrapper_statistics_in(read_checkpoint(path), path)
-        if policy is None:
-            actor = load(path, trust=trust)
-        output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True, undo))
-    folder = Path(run_directory(None, output_dir, "rollout", undo))
-    others["wrappers"] = without_recorders(others.get("wrappers"))
-    epoch = EpochStatistics()
-    events = EventLogFiles()
-    file_name = "episodes" if files == "one" else None
-    writers = {name: TrajectoryFiles(f"trajectories/{name}", file_name) for name in recorded}
+    with ExitStack() as undo:
+        is_requested = output_dir is not None
+        if run is not None:
+            path = named_checkpoint(run, checkpoint)
+            # before loading: if the file is replaced in between, no later file has this digest
+            digest = checkpoint_digest(path)
+            if provenance is not None:
+                provenance["checkpoint"] = {"file": str(path), "sha256": digest}
+            others["wrapper_statistics"] = wrapper_statistics_in(read_checkpoint(path), path)
+            if policy is None:
+                actor = load(path, trust=trust)
+            output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True, undo))
+        folder = Path(run_directory(None, output_dir, "rollout", undo, is_training=False))
+        if is_requested:  # other folders are new, and named after the time
+            undo.enter_context(claimed(folder, keeps_lock_file=False))
+            require_empty(folder, is_training=False)  # another process may have written before
+        others["wrappers"] = without_recorders(others.get("wrappers"))
+        if provenance is not None:
+            texts = {**texts, PROVENANCE_FILE: provenance_text([provenance])}
+        output = _Output(folder, texts, recorded, "episodes" if files == "one" else None)
 
-    def receive(trajectory: Trajectory) -> None:
-        signals.may_interrupt = False  # while files are written
-        if trajectory.summary.episode_index == 0:
-            for name, text in texts.items():
-                write_file(folder / name, text.encode())
-        for name, writer in writers.items():
-            writer.write(getattr(trajectory, name))
-        for rows in trajectory.events:
-            events.append(*rows)
-        epoch.add(trajectory.summary)
-        trajectory.states = trajectory.spaces = None  # all together may not fit in memory
-        trajectory.events = []
-        signals.may_interrupt = True
+        def receive(trajectory: Trajectory) -> None:
+            signals.may_interrupt = False  # while files are written
+            output.add(trajectory)
+            signals.may_interrupt = True
 
-    signals.deferred = signals.may_interrupt = True
-    record = list(recorded)
-    if event_logs:
-        record.append("events")
-    if render:
-        record.append("gifs")
-    try:
-        with undo:
-            played = rollout(
+        signals.deferred = signals.may_interrupt = True
+        record = list(recorded)
+        if event_logs:
+            record.append("events")
+        if render:
+            record.append("gifs")
+        try:
+            rollout(
                 env,
                 actor,
                 n_episodes,
@@ -138,22 +141,22 @@ def play(
                 stop=lambda: signals.received,
                 **others,
             )
-    except StoppedBySignal:
-        if signals.has_interrupted:
-            place = f" (at {signals.place})" if signals.place else ""
+        except BaseException as error:
+            signals.may_interrupt = False
+            if isinstance(error, StoppedBySignal) and signals.has_interrupted:
+                place = f" (at {signals.place})" if signals.place else ""
+                name = signal.Signals(signals.received).name
+                where = f"an episode that took more than {signals.patience:.0f} s longer{place}"
+                sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
+            output.save()
+            raise
+        signals.may_interrupt = False
+        output.close()
+        if signals.received:
             name = signal.Signals(signals.received).name
-            where = f"an episode that took more than {signals.patience:.0f} s longer{place}"
-            sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
-        raise
-    signals.may_interrupt = False
-    for writer in writers.values():
-        writer.close()
-    if signals.received:
-        name = signal.Signals(signals.received).name
-        progress = f"{len(played)} of {n_episodes} episodes"
-        sys.stderr.write(f"maze-pl: stopped by {name} after {progress}\n")
-    if played:
-        _report(folder, played, epoch, time.perf_counter() - began)
+            progress = f"{len(output.played)} of {n_episodes} episodes"
+            sys.stderr.write(f"maze-pl: stopped by {name} after {progress}\n")
+        output.report(time.perf_counter() - began)
 
 
 def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> int:
@@ -181,36 +184,80 @@ def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> in
     texts = {
         RUN_CONFIG: text,
         "command.txt": f"{shlex.join(words)}\n",
-        PROVENANCE_FILE: provenance_text([provenance]),
     }
-    play(texts, signals, **options)
+    play(texts, signals, provenance=provenance, **options)
     return 0
 
 
-def _report(folder: Path, played: list[Trajectory], epoch: EpochStatistics, seconds: float) -> None:
-    """Write the tables of episodes and statistics, and print the statistics."""
-    steps = epoch.total_step_count
-    statistics = epoch.compute()
-    kpis = merged_names(trajectory.summary.kpis for trajectory in played)  # in which some may be missing
-    rows: list[Sequence[Any]] = []
-    for trajectory in played:
-        summary = trajectory.summary
-        identity = (summary.episode_index, trajectory.episode_id, trajectory.seed)
-        values = [summary.kpis.get(name, "") for name in kpis]
-        rows.append((*identity, summary.reward, summary.env_steps, *values))
-    columns = ("episode", "episode_id", "seed", "return", "env_steps", *kpis)
-    _write_table(folder / "episodes.csv", columns, rows)
-    numbers: list[Sequence[Any]] = []
-    for key, value in statistics.items():
-        numbers.append((key, value.mean if isinstance(value, Histogram) else value))
-    _write_table(folder / "statistics.csv", ("statistic", "value"), numbers)
-    title = f"rollouts | {len(played)} episodes | {steps:,} env steps | {seconds:.1f} s"
-    sys.stdout.write(f"{render_table(title, 1, {'rollout': statistics})}\n\nfiles: {folder}\n")
+class _Output:
+    """The files of a rollout, and its episodes so far.
 
+    Args:
+        folder: The folder.
+        texts: File name -> text of files that describe the rollout.
+        recorded: Data of which trajectories are written: `states`, `spaces`.
+        file_name: Name of one file for all episodes; None for one file per episode.
 
-def _write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a CSV file."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(rows)
+    Attributes:
+        played: Complete episodes, without trajectories and events, which may not fit in memory.
+    """
+
+    def __init__(self, folder: Path, texts: Mapping[str, str], recorded: Sequence[str], file_name: str | None) -> None:
+        self._folder = folder
+        self._texts = texts
+        self._epoch = EpochStatistics()
+        self._events = EventLogFiles()
+        self._writers: dict[str, TrajectoryFiles] = {}
+        for name in recorded:
+            self._writers[name] = TrajectoryFiles(f"trajectories/{name}", file_name)
+        self.played: list[Trajectory] = []
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Write what an episode has recorded."""
+        if trajectory.summary.episode_index == 0:
+            for name, text in self._texts.items():
+                write_file(self._folder / name, text.encode())
+        for name, writer in self._writers.items():
+            writer.write(getattr(trajectory, name))
+        for rows in trajectory.events:
+            self._events.append(*rows)
+        self._epoch.add(trajectory.summary)
+        trajectory.states = trajectory.spaces = None
+        trajectory.events = []
+        self.played.append(trajectory)
+
+    def close(self) -> None:
+        """Wait until all trajectories are written."""
+        for writer in self._writers.values():
+            writer.close()
+
+    def save(self) -> None:
+        """Write the tables of the complete episodes after a failure, if the disk allows it."""
+        if not self.played:
+            return
+        with suppress(OSError):
+            self.close()
+        with suppress(OSError):
+            self._write_tables()
+            complete = f"{len(self.played)} complete episodes"
+            sys.stderr.write(f"maze-pl: {complete} are in {self._folder}\n")
+
+    def report(self, seconds: float) -> None:
+        """Write the tables of episodes and statistics, and print the statistics."""
+        if not self.played:
+            return
+        steps = self._epoch.total_step_count
+        statistics = self._write_tables()
+        title = f"rollouts | {len(self.played)} episodes | {steps:,} env steps | {seconds:.1f} s"
+        table = render_table(title, 1, {"rollout": statistics})
+        sys.stdout.write(f"{table}\n\nfiles: {self._folder}\n")
+
+    def _write_tables(self) -> Mapping[str, Any]:
+        """Write the tables of episodes and statistics, and return the statistics."""
+        statistics = self._epoch.compute()
+        write_file(self._folder / EPISODES_FILE, episode_table(self.played))
+        rows: list[Sequence[Any]] = []
+        for key, value in statistics.items():
+            rows.append((key, value.mean if isinstance(value, Histogram) else value))
+        write_file(self._folder / "statistics.csv", csv_content(("statistic", "value"), rows))
+        return statistics

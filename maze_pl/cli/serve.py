@@ -99,9 +99,14 @@ def _parsed(command: Sequence[str]) -> Any:
     for name, (default, meaning) in limits.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")
     which = "checkpoint of a run: best (the default), last, or a file"
-    parser.add_argument("--checkpoint", default="best", metavar="NAME", help=which)
+    parser.add_argument("--checkpoint", metavar="NAME", help=which)
     parser.add_argument("--trust", action="store_true", help="let the run name any class")
     options = parser.parse(command[1:])
+    if not _is_exported(options.source):
+        option = "--trust" if options.checkpoint is None else "--checkpoint"
+        if options.trust or options.checkpoint is not None:
+            fault = f"{options.source} is not a run or a checkpoint"
+            raise ConfigurationError(f"{fault}, which {option} is for: omit it")
     for name in limits:
         value = getattr(options, name)
         if not 0 < value < 2**53:
@@ -132,16 +137,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _is_exported(source: Path) -> bool:
+    """True for a run directory or a checkpoint, which is exported to a bundle first."""
+    return source.is_dir() or source.suffix == ".ckpt"
+
+
 def _load(options: Any, folder: Path) -> Any:
     """Load the bundle; export it first if the source is a run or a checkpoint."""
     from maze_pl.serving.served_policy import ServedPolicy
 
     path: Path = options.source
-    if path.is_dir() or path.suffix == ".ckpt":
+    if _is_exported(path):
         from maze_pl.bundle.export import export
 
         bundle = folder / "agent.bundle"
-        manifest = export(path, bundle, checkpoint=options.checkpoint, trust=options.trust)
+        checkpoint = options.checkpoint or "best"
+        manifest = export(path, bundle, checkpoint=checkpoint, trust=options.trust)
         left = [role["name"] for role in manifest["wrappers"] if not role["is_included"]]
         if left:
             sys.stdout.write(f"left to clients: {', '.join(left)}; see the manifest, GET /spec\n")

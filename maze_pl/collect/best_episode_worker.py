@@ -53,6 +53,7 @@ class BestEpisodeWorker(RolloutWorker):
         if _TRAINING not in self.vectors:
             self.vectors[_TRAINING] = self.training[0]()
         vector = self.vectors[_TRAINING]
+        vector.reset_wrappers()
         vector.load_shared_states(wrapper_statistics, freeze=True)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", start))
         acting = self.policy if policy is None else policy

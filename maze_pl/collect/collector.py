@@ -367,7 +367,8 @@ class Collector:
 
         Returns:
             The environments that did not reach their saved observation, because they are not
-            deterministic; they have started their next episode.
+            deterministic or depend on a state that was not saved; they have started their next
+            episode.
         """
         self.generator.set_state(state["generator"])
         self._attributed = state["attributed"]

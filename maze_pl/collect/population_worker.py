@@ -13,7 +13,7 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import EpisodeBatch
 from maze_pl.core.policy import Array
-from maze_pl.core.population import NoiseTable, PolicyStack, perturbed_parameters
+from maze_pl.core.population import NoiseTable, PolicyStack, perturbed_parameters, trainable_flags
 from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.arrays import ArrayVectorEnv
 from maze_pl.envs.vector.vector_env import VectorEnv
@@ -70,6 +70,7 @@ class PopulationWorker(RolloutWorker):
         noise_stddev: float,
         wrapper_statistics: dict[str, Any],
         policy: Any = None,
+        flags: tuple[bool, ...] | None = None,
     ) -> Played | None:
         """Play a part of an episode; it restarts unless it is the episode that was played last.
 
@@ -79,20 +80,28 @@ class PopulationWorker(RolloutWorker):
             noise_stddev: Factor of the noise.
             wrapper_statistics: Wrapper statistics before this update.
             policy: The policy without noise; the player's policy if None.
+            flags: For each parameter of the policy, whether it is perturbed; None for those that are
+                trainable. The player's policy in another process does not notice which parameters
+                a callback freezes.
 
         Returns:
             None until the episode is over.
         """
         if self.episode is None or self.running != (update, number):
             if update != self.running[0]:  # the policy has learned since
-                self._copy(self.policy if policy is None else policy)
+                self._copy(self.policy if policy is None else policy, flags)
             self.running = (update, number)
             sign = (-1) ** number
             self.episode = self._play(update, number // 2, sign * noise_stddev, wrapper_statistics)
         return next(self.episode)
 
     def play_together(
-        self, numbers: Sequence[int], update: int, noise_stddev: float, policy: Any = None
+        self,
+        numbers: Sequence[int],
+        update: int,
+        noise_stddev: float,
+        policy: Any = None,
+        flags: tuple[bool, ...] | None = None,
     ) -> tuple[Array, EpisodeBatch]:
         """Play whole episodes at the same time, in environments in arrays; policies take their most likely actions.
 
@@ -101,12 +110,13 @@ class PopulationWorker(RolloutWorker):
             update: Number of the update.
             noise_stddev: Factor of the noise.
             policy: As for `play_perturbed`.
+            flags: As for `play_perturbed`.
 
         Returns:
             [n] float64 sums of the rewards, as changed by wrappers, and the statistics of the episodes in the order
             of `numbers`.
         """
-        self._copy(self.policy if policy is None else policy)
+        self._copy(self.policy if policy is None else policy, flags)
         self.running = (-1, 0)  # the next part of a single episode copies the policy again
         if _TOGETHER not in self.vectors:
             assert self.population is not None
@@ -130,6 +140,7 @@ class PopulationWorker(RolloutWorker):
         self.stack.load(torch.stack(moved))
         episodes = [update * 2**32 + number // 2 for number in numbers]
         reward = np.zeros(len(numbers))
+        vector.reset_wrappers()
         for envs, _ in play_acts(vector, self.stack, episodes, deterministic=True, check_masks=True):
             reward[envs] += vector.staging.reward[envs]
             ended = vector.staging.terminated[envs] | vector.staging.truncated[envs]
@@ -145,11 +156,16 @@ class PopulationWorker(RolloutWorker):
         moved: torch.Tensor = self.center.add(noise.to(self.center), alpha=scale)
         return moved
 
-    def _copy(self, policy: Any) -> None:
+    def _copy(self, policy: Any, flags: tuple[bool, ...] | None) -> None:
         """Copy a policy, whose parameters are the centre of the perturbed ones."""
         if self.perturbed is None:
             self.perturbed = copy.deepcopy(policy).eval()
         self.perturbed.load_state_dict(policy.state_dict())
+        flags = trainable_flags(policy) if flags is None else flags
+        if flags != trainable_flags(self.perturbed):
+            self.stack = None  # it has the parameters that were perturbed before
+            for parameter, flag in zip(self.perturbed.parameters(), flags, strict=True):
+                parameter.requires_grad_(flag)
         parameters = perturbed_parameters(self.perturbed)
         self.center = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
@@ -169,6 +185,7 @@ class PopulationWorker(RolloutWorker):
         if _TRAINING not in self.vectors:
             self.vectors[_TRAINING] = self.training[0]()
         vector = self.vectors[_TRAINING]
+        vector.reset_wrappers()
         vector.load_shared_states(wrapper_statistics)
         reward = 0.0
         env_steps = 0

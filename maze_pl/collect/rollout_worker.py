@@ -127,6 +127,7 @@ class RolloutWorker:
         if name not in self.vectors:
             self.vectors[name] = make()
         vector = self.vectors[name]
+        vector.reset_wrappers()
         vector.load_shared_states(wrapper_statistics, freeze=True)
         seed = derive_seed(self.seed, "evaluation", name, episodes[0])
         generator = torch.Generator().manual_seed(seed)

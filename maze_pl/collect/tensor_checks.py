@@ -82,7 +82,7 @@ class TensorChecks:
         self._n_steps_changes_before = n_changes
 
     def _check_numbers(self) -> None:
-        """Check that numbers of Python are as they were: checkpoints do not hold them, and graphs do not change them."""
+        """Check that numbers of Python are as they were: neither checkpoints nor graphs have their changes."""
         numbers = numbers_of(self._env)
         for name, earlier in self._numbers.items():
             if numbers.get(name) != earlier:

@@ -307,7 +307,7 @@ class TensorStorage:
             return self.full((self._shape[1],), False)  # all of its bits may be 0
         sizes = [is_allowed.shape[-1]]
         if isinstance(space, spaces.MultiDiscrete):
-            sizes = space.nvec.tolist()
+            sizes = space.nvec.ravel().tolist()  # of all choices, row by row
         has_option = [choice.any(-1) for choice in torch.split(is_allowed, sizes, -1)]
         return ~torch.stack(has_option).all(0).all(0)
 

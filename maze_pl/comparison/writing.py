@@ -30,33 +30,81 @@ def require_new_folder(folder: Path) -> None:
         ImportError: matplotlib, which draws the picture, is not installed.
     """
     require_matplotlib("a comparison with files")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    _require_empty(folder)
+    target = _target_of(folder)
+    if target.is_symlink():
+        fault = "it is a symbolic link that leads to itself"
+        raise ConfigurationError(f"the folder {folder} cannot be made: {fault}")
+    parent = next(path for path in (target, *target.parents) if path.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"the folder {folder} cannot be made: {parent} is not writable")
+
+
+def _require_empty(folder: Path) -> None:
+    """Raise ConfigurationError for a file, or a folder with files other than incomplete ones."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or not all(_is_incomplete(path) for path in folder.iterdir()):
         fault = "is not empty" if folder.is_dir() else "is a file"
         raise ConfigurationError(f"the folder {folder} {fault}: choose one that does not exist or is empty")
-    parent = next(path for path in folder.absolute().parents if path.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigurationError(f"the folder {folder} cannot be made: {parent} is not writable")
+
+
+def _is_incomplete(path: Path) -> bool:
+    """True for what a comparison is writing, or was writing when it was killed."""
+    return path.name.startswith(".") and path.name.endswith(PART_SUFFIX)
+
+
+def _target_of(folder: Path) -> Path:
+    """Return the absolute path of a folder, which may be missing, without symbolic links."""
+    return Path(os.path.realpath(folder))
 
 
 @contextmanager
 def _complete_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder its name once all of its files are written; leave nothing if that fails.
+    """Move files to a folder once all of them are written; leave nothing if that fails.
+
+    A missing folder appears when it is complete. An empty one stays where it is, as it may be a
+    mount point; the page, which refers to the other files, is moved to it last.
 
     Args:
         folder: The folder, which is missing or empty.
 
     Yields:
         The folder to write to.
+
+    Raises:
+        ConfigurationError: It has other files when these are moved.
     """
-    folder = folder.absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = folder.with_name(f".{folder.name}.{os.getpid()}{PART_SUFFIX}")
+    target = _target_of(folder)
+    is_present = target.is_dir()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    parent = target if is_present else target.parent
+    part = parent / f".{target.name}.{os.getpid()}{PART_SUFFIX}"
     try:
         part.mkdir()
         yield part
-        os.replace(part, folder)
+        _require_empty(folder)
+        if is_present:
+            _move_files(part, target)
+        else:
+            os.replace(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _move_files(source: Path, target: Path) -> None:
+    """Move all files and folders to an empty folder, the page last; leave nothing if that fails."""
+    names = [path.name for path in source.iterdir()]
+    names.sort(key=lambda name: (name == PAGE_FILE, name))
+    moved: list[str] = []
+    try:
+        for name in names:
+            os.rename(source / name, target / name)
+            moved.append(name)
+    except OSError:
+        for name in reversed(moved):
+            os.rename(target / name, source / name)
+        raise
 
 
 def write_comparison(

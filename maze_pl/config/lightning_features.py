@@ -9,33 +9,25 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from pytorch_lightning import callbacks
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
 from pytorch_lightning.utilities import rank_zero_only
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.unsuitable_features import BATCHES, refuse_callbacks
 
-_BATCHES: Final = (
-    "a larger model.batch_size, data.n_envs or data.n_rollout_steps instead, which averages over more data"
+ASYNCHRONOUS: Final = (
+    "the plugin AsyncCheckpointIO is not supported: a checkpoint is renamed when it is complete, which must not "
+    "happen before it is written; use last_checkpoint.every_n_epochs to write less often"
 )
+"""Message about this plugin."""
 _OPTIONS: Final[dict[str, tuple[Any, str]]] = {
     "gradient_clip_val": (None, "algorithms clip the gradient themselves: use model.max_grad_norm"),
-    "accumulate_grad_batches": (1, f"algorithms step their optimisers themselves: {_BATCHES}"),
+    "accumulate_grad_batches": (1, f"algorithms step their optimisers themselves: {BATCHES}"),
     "barebones": (
         False,
         "a run without checkpoints and logs is `--trainer.logger false --trainer.enable_checkpointing false "
         "--trainer.enable_progress_bar false`",
     ),
-}
-_CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
-    callbacks.GradientAccumulationScheduler: f"algorithms step their optimisers themselves: {_BATCHES}",
-    callbacks.BatchSizeFinder: "the batch size must divide the size of a rollout: set model.batch_size",
-    callbacks.LearningRateFinder: "the loss of a policy says little about its learning rate: compare runs with "
-    "several values of model.lr by their eval/return",
-    callbacks.StochasticWeightAveraging: "it averages after training and outside of checkpoints: use "
-    "pytorch_lightning.callbacks.EMAWeightAveraging, whose average is evaluated and saved",
-    callbacks.ModelPruning: "it replaces parameters that the optimiser holds in one flat tensor: prune the networks "
-    "of the trained agent with torch.nn.utils.prune",
 }
 
 
@@ -52,17 +44,13 @@ def refuse_unsuitable(options: Mapping[str, Any]) -> None:
         value = options.get(name)
         if value is not None and value != harmless:
             raise ConfigurationError(f"trainer.{name}={value} is not supported: {remedy}")
-    for callback in _as_list(options.get("callbacks")):
-        for unsuitable, remedy in _CALLBACKS.items():
-            if isinstance(callback, unsuitable):
-                name = type(callback).__name__
-                raise ConfigurationError(f"the callback {name} is not supported: {remedy}")
+    try:
+        refuse_callbacks(_as_list(options.get("callbacks")))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
     for plugin in _as_list(options.get("plugins")):
         if isinstance(plugin, AsyncCheckpointIO):
-            raise ConfigurationError(
-                "the plugin AsyncCheckpointIO is not supported: a checkpoint is renamed when it is complete, which "
-                "must not happen before it is written; use last_checkpoint.every_n_epochs to write less often"
-            )
+            raise ConfigurationError(ASYNCHRONOUS)
     if options.get("limit_train_batches") == 0 and getattr(rank_zero_only, "rank", 0) == 0:
         sys.stderr.write("maze-pl: trainer.limit_train_batches=0: nothing is trained\n")
 

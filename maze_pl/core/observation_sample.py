@@ -91,7 +91,8 @@ class ObservationSample:
         chosen = torch.from_numpy(self._generator(step_key, "acts").integers(0, n_existing, _ROWS_PER_BATCH))
         if existing is not None:
             chosen = existing[chosen.to(existing.device)]
-        self.add(step_key, {name: tensor[chosen.to(tensor.device)].cpu().numpy() for name, tensor in flat.items()})
+        rows = {name: _array(tensor[chosen.to(tensor.device)]) for name, tensor in flat.items()}
+        self.add(step_key, rows)
 
     def add(self, step_key: StepKey, observation: Mapping[str, Array]) -> None:
         """Add observations of a sub-step.
@@ -150,6 +151,12 @@ class ObservationSample:
             self._n_offered[key] = int(described["n_offered"])
             for name in ("overall", "recent", "places"):
                 getattr(self, name)[key] = described[name].numpy().copy()
+
+
+def _array(observations: torch.Tensor) -> Array:
+    """Return observations as an array; numpy has no bfloat16."""
+    is_foreign = observations.dtype == torch.bfloat16
+    return (observations.float() if is_foreign else observations).cpu().numpy()
 
 
 def rounded(values: Array) -> Array:

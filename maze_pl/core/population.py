@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -21,13 +22,29 @@ from maze_pl.core.seeding import derive_seed
 _CHUNK = 1 << 20
 
 
-def perturbed_parameters(policy: Any) -> list[nn.Parameter]:
-    """Return the trainable parameters, which are perturbed, in the order of the noise.
+def trainable_flags(policy: Any) -> tuple[bool, ...]:
+    """Return for each parameter of a policy whether it is trainable.
+
+    Args:
+        policy: A module; there are no flags for anything else.
+    """
+    if not isinstance(policy, nn.Module):
+        return ()
+    return tuple(parameter.requires_grad for parameter in policy.parameters())
+
+
+def perturbed_parameters(policy: Any, flags: Sequence[bool] | None = None) -> list[nn.Parameter]:
+    """Return the parameters that are perturbed, in the order of the noise.
 
     Args:
         policy: A module; the list is empty for anything else.
+        flags: For each parameter of the policy, whether it is perturbed; None for those that are
+            trainable now.
     """
-    return [one for one in policy.parameters() if one.requires_grad] if isinstance(policy, nn.Module) else []
+    if not isinstance(policy, nn.Module):
+        return []
+    flags = trainable_flags(policy) if flags is None else flags
+    return [parameter for parameter, flag in zip(policy.parameters(), flags, strict=True) if flag]
 
 
 class PolicyStack(Policy, Protocol):
@@ -136,12 +153,15 @@ class PopulationBatch(Experience):
         returns: [P, 2] float64, sums of rewards with the noise added and subtracted, over all
             ranks.
         env_steps: Environment time that passed on this rank.
+        perturbed: For each parameter of the policy, whether it was perturbed; None for those that
+            are trainable.
     """
 
     noise: NoiseTable
     offsets: list[int]
     returns: Tensor
     env_steps: int = 0
+    perturbed: tuple[bool, ...] | None = None
 
     def to(self, device: torch.device | str) -> PopulationBatch:
         """Return the batch itself: it is small and stays where it is."""

@@ -16,6 +16,18 @@ PROVENANCE_KEY: Final = "provenance"
 _LEFT_OUT: Final = ("configuration", "summary", "machine", "started")
 
 
+class PlayedCheckpoint(TypedDict):
+    """The checkpoint of an agent that played episodes.
+
+    Attributes:
+        file: Its path, as the command used it.
+        sha256: Digest of the file, in hexadecimal.
+    """
+
+    file: str
+    sha256: str
+
+
 class Provenance(TypedDict):
     """Origin of a file.
 
@@ -29,6 +41,7 @@ class Provenance(TypedDict):
         summary: The configuration that the command starts from, and the options that differ from it.
         machine: Property of the machine -> value.
         step_unit: Unit of the steps that the command counts, such as acts of demonstrations.
+        checkpoint: Checkpoint that the command played.
     """
 
     command: str
@@ -40,6 +53,7 @@ class Provenance(TypedDict):
     summary: NotRequired[str]
     machine: NotRequired[dict[str, str]]
     step_unit: NotRequired[str]
+    checkpoint: NotRequired[PlayedCheckpoint]
 
 
 def share_provenance(provenance: Provenance) -> None:

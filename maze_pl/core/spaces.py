@@ -47,6 +47,31 @@ def _bound(values: np.ndarray) -> Any:
     return values.tolist() if values.size else 0.0
 
 
+def _integer_type(space: spaces.Space[Any]) -> dict[str, str]:
+    """Describe the integers of a discrete space; empty if they are the usual int64."""
+    return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
+
+
+def without_integer_types(description: Any) -> Any:
+    """Return a description of spaces, or of a `Spec`, without the integer types of discrete spaces.
+
+    Networks do not depend on these types, and earlier versions did not describe them.
+
+    Args:
+        description: Result of `space_to_dict` or `Spec.to_dict`, or a part of it.
+    """
+    if isinstance(description, list):
+        return [without_integer_types(part) for part in description]
+    if not isinstance(description, dict):
+        return description
+    is_discrete = description.get("type") in ("discrete", "multi_discrete")
+    kept = {}
+    for name, part in description.items():
+        if not (is_discrete and name == "dtype"):
+            kept[name] = without_integer_types(part)
+    return kept
+
+
 def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
     """Describe a space with strings, numbers and lists.
 
@@ -63,10 +88,12 @@ def space_to_dict(space: spaces.Space[Any]) -> dict[str, Any]:
             "spaces": {name: space_to_dict(child) for name, child in space.spaces.items()},
         }
     if isinstance(space, spaces.Discrete):
-        return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
+        sizes = {"n": int(space.n), "start": int(space.start)}
+        return {"type": "discrete", **sizes, **_integer_type(space)}
     if isinstance(space, spaces.MultiDiscrete):
         start = {"start": space.start.tolist()} if np.any(space.start) else {}
-        return {"type": "multi_discrete", "nvec": space.nvec.tolist(), **start}
+        rest = start | _integer_type(space)
+        return {"type": "multi_discrete", "nvec": space.nvec.tolist(), **rest}
     if isinstance(space, spaces.MultiBinary):
         return {"type": "multi_binary", "shape": [int(size) for size in space.shape]}
     if isinstance(space, spaces.Box):
@@ -91,11 +118,13 @@ def space_from_dict(description: Mapping[str, Any]) -> spaces.Space[Any]:
             # Pairs keep their order; gymnasium sorts a dict by its keys, and networks concatenate in this order.
             return spaces.Dict([(name, space_from_dict(child)) for name, child in description["spaces"].items()])
         case "discrete":
-            return spaces.Discrete(description["n"], start=description["start"])
+            kind: Any = np.dtype(description.get("dtype", "int64")).type
+            return spaces.Discrete(description["n"], start=description["start"], dtype=kind)
         case "multi_discrete":
-            sizes = np.asarray(description["nvec"], dtype=np.int64)
-            start = np.asarray(description["start"], dtype=np.int64) if "start" in description else None
-            return spaces.MultiDiscrete(sizes, start=start)
+            kind = np.dtype(description.get("dtype", "int64")).type
+            sizes = np.asarray(description["nvec"], dtype=kind)
+            start = np.asarray(description["start"], dtype=kind) if "start" in description else None
+            return spaces.MultiDiscrete(sizes, dtype=kind, start=start)
         case "multi_binary":
             shape = description["shape"]
             return spaces.MultiBinary(shape if len(shape) != 1 else shape[0])

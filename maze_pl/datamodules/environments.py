@@ -29,7 +29,8 @@ from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
-from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env, require_seeds
+from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
+from maze_pl.envs.arrays.native_form import single_form
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
@@ -161,17 +162,11 @@ class EnvironmentDataModule(pl.LightningDataModule):
             self._read_environment()
         return self._keeps_arrays
 
-    def _make_native(self) -> None:
-        """Replace the environment by the vector form that gymnasium has of it."""
-        if self._factory is not None:
-            env, wrappers, masks = self._factory.args
-            self._factory = partial(make_wrapped, partial(make_native_array_env, env), wrappers, masks)
-
     @property
     def rollout_options(self) -> dict[str, Any]:
-        """Environment, wrappers, action masks and numbers of agents, as arguments of `rollout`."""
+        """Environment for single episodes, wrappers, action masks and numbers of agents, as arguments of `rollout`."""
         env, wrappers, masks = (None, [], None) if self._factory is None else self._factory.args
-        return {"env": env, "wrappers": wrappers, "action_masks": masks, "max_agents": self._max_agents}
+        return {"env": single_form(env), "wrappers": wrappers, "action_masks": masks, "max_agents": self._max_agents}
 
     def make_env(self) -> LogStatsWrapper:
         """Make one wrapped environment with frozen statistics, as used in evaluation."""

@@ -16,7 +16,13 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import EpisodeBatch, joined_summaries
-from maze_pl.core.population import NoiseTable, PopulationBatch, StackablePolicy, perturbed_parameters
+from maze_pl.core.population import (
+    NoiseTable,
+    PopulationBatch,
+    StackablePolicy,
+    perturbed_parameters,
+    trainable_flags,
+)
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
@@ -124,7 +130,9 @@ class PopulationDataModule(EnvironmentDataModule):
         self.epoch_length = epoch_length
         self.deterministic = deterministic
         self._noise = NoiseTable(derive_seed(self.seed, "noise table"), shared_noise_table_size)
-        self._plays_together = False  # decided when a run begins to collect
+        # decided when a run begins to collect, and when parameters are frozen
+        self._plays_together = False
+        self._flags: tuple[bool, ...] = ()  # for which it was decided
         self._busy: dict[int, tuple[int, int]] = {}  # player -> (episode number, update) of the episode in progress
 
     def train_dataloader(self) -> Source[PopulationBatch]:
@@ -154,6 +162,11 @@ class PopulationDataModule(EnvironmentDataModule):
         if self.n_timesteps_per_update:
             pairs = max(pairs, _PAIRS_AHEAD)
         return 2 * -(-pairs // (self._world_size * self.engine.n_workers))
+
+    def _decide(self, policy: Any, statistics: dict[str, Any], flags: tuple[bool, ...]) -> None:
+        """Decide whether policies play at the same time while these parameters are perturbed."""
+        self._plays_together = self._is_array and self._can_play_together(policy, statistics)
+        self._flags = flags
 
     def _can_play_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> bool:
         """Return whether policies can play at the same time in arrays; a message says why not."""
@@ -193,7 +206,8 @@ class PopulationDataModule(EnvironmentDataModule):
             raise ValueError(
                 f"{self._algorithm_name()} states no noise_stddev, by which policies are perturbed: {remedy}"
             )
-        length = sum(parameter.numel() for parameter in perturbed_parameters(policy))
+        flags = trainable_flags(policy)
+        length = sum(parameter.numel() for parameter in perturbed_parameters(policy, flags))
         self._noise.offset(length)  # fails now if it is too small
         wrapper_statistics = self.wrapper_statistics()
         if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
@@ -202,9 +216,15 @@ class PopulationDataModule(EnvironmentDataModule):
                 self._noise.piece(0, 0)
             tables = gather_objects(self._noise)
             self._noise, self._has_begun = tables[0] if self._rank else self._noise, True
-            self._plays_together = self._is_array and self._can_play_together(policy, wrapper_statistics)
+            self._decide(policy, wrapper_statistics, flags)
+        elif flags != self._flags:  # a callback has frozen parameters, or trains them again
+            before = self._plays_together
+            self._decide(policy, wrapper_statistics, flags)
+            if self._plays_together != before:  # players get other environments
+                self._close()
+                self._has_begun = True
         update = trainer.fit_loop.total_batch_idx + 1
-        task = update, noise_stddev, wrapper_statistics, self._engage(policy)
+        task = update, noise_stddev, wrapper_statistics, self._engage(policy), flags
         (own, summaries, used), kinds = self._play(task), self._wrappers
         self._wrapper_statistics = {}
         for name in wrapper_statistics:
@@ -212,7 +232,8 @@ class PopulationDataModule(EnvironmentDataModule):
             self._wrapper_statistics[name] = kinds[name].merge_shared_states(statistics)
         offsets = [self._noise.offset(length, update, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
-        batch = PopulationBatch(self._noise, offsets, returns, sum(one.env_steps for one in own))
+        env_steps = sum(one.env_steps for one in own)
+        batch = PopulationBatch(self._noise, offsets, returns, env_steps, flags)
         batch.summaries = summaries
         batch.measures = {
             "n_rollouts": len(used),
@@ -259,11 +280,12 @@ class PopulationDataModule(EnvironmentDataModule):
         self, numbers: list[int], played: dict[int, Played], task: tuple[Any, ...]
     ) -> list[EpisodeBatch]:
         """Play episodes in arrays, a share of them on each player; return their statistics in the same order."""
-        update, noise_stddev, _, policy = task
+        update, noise_stddev, _, policy, flags = task
         shares = [share for share in np.array_split(np.array(numbers), self.engine.n_workers) if len(share)]
         jobs = []
         for player, share in enumerate(shares):
-            jobs.append((player, "play_together", (share.tolist(), update, noise_stddev, policy)))
+            arguments = share.tolist(), update, noise_stddev, policy, flags
+            jobs.append((player, "play_together", arguments))
         summaries = []
         for share, (rewards, batch) in zip(shares, self._ask(jobs), strict=True):
             for number, reward, env_steps in zip(

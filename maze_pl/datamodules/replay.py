@@ -24,6 +24,7 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spaces import without_integer_types
 from maze_pl.datamodules.buffer_files import (
     BUFFER_FORMAT,
     BuffersBesideCheckpoints,
@@ -346,8 +347,8 @@ class ReplayDataModule(RolloutDataModule):
 
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
-        known = {"spec": self.spec.to_dict(), "gamma": self._gamma(), "ranks and actors": self._layout}
-        return {**self._kind, **known}
+        known = {"spec": without_integer_types(self.spec.to_dict()), "gamma": self._gamma()}
+        return {**self._kind, **known, "ranks and actors": self._layout}
 
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""

@@ -12,7 +12,9 @@ MOST_EPISODES = 1_000_000
 class RolloutEvaluator:
     """Plays whole episodes in separate environments, with the same seeds every time.
 
-    Episodes are played to their end: add a `TimeLimitWrapper` if episodes may never end.
+    Episodes are played to their end: add a `TimeLimitWrapper` if episodes may never end. Each begins
+    with wrappers in their first state and with the current wrapper statistics, so that it does not
+    depend on earlier evaluations.
 
     Args:
         n_episodes: Number of episodes, over all ranks.

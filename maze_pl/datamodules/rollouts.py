@@ -25,7 +25,9 @@ from maze_pl.datamodules.source import Source
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.native_form import make_native_array_env
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.tensors import TensorEnv
 from maze_pl.system.ranks import gather_objects
 
@@ -122,8 +124,9 @@ class RolloutDataModule(EnvironmentDataModule):
             raise ValueError(f"{came} cannot be divided into {groups} (n_same_starts): use multiples of it")
         self.n_rollout_steps = n_rollout_steps
         self.vectorization = vectorization
-        if vectorization == "native":
-            self._make_native()
+        if vectorization == "native" and self._factory is not None:
+            env, *others = self._factory.args
+            self._factory = partial(make_wrapped, partial(make_native_array_env, env), *others)
         self.epoch_length = epoch_length
         self.on_nondeterminism = on_nondeterminism
         self._has_told = False
@@ -289,7 +292,8 @@ class RolloutDataModule(EnvironmentDataModule):
         answers = zip(jobs, self._ask(jobs), strict=True)
         strayed = [self._shards[shard][n] for (shard, *_), numbers in answers for n in numbers]
         if strayed:
-            reason = "are not deterministic: when replayed, their episodes did not reach the saved observations"
+            cause = "are not deterministic, or depend on state of wrappers that the checkpoint lacks"
+            reason = f"{cause}: when replayed, their episodes did not reach the saved observations"
             if self._is_array:
                 reason = "cannot be continued within an episode, as gymnasium's vector environments save no state"
             message = f"environments {strayed} of rank {self._rank} {reason}"

@@ -1,6 +1,7 @@
 """Data module of imitation learning: its batches are acts of recorded episodes."""
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
@@ -23,7 +24,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
     many batches as the others.
 
     Args:
-        dataset: The episodes.
+        dataset: The episodes. States that were converted for another data module, with its wrapper
+            statistics, are converted again, in a copy.
         env: Builds one environment, whose spaces the episodes must have. Without one (None) only
             held-out episodes are evaluated.
         wrappers: Callables that wrap the environment, the first one innermost. Their statistics are
@@ -81,6 +83,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
         self.dataset = dataset
         self.batch_size = batch_size
         self.validation_percentage = validation_percentage
+        self._converted_with: dict[str, Any] | None = None  # wrapper statistics, of states
 
     @property
     def spec(self) -> Spec:
@@ -94,7 +97,11 @@ class TrajectoryDataModule(EnvironmentDataModule):
     def _loader(self, *, held_out: bool) -> ActLoader:
         self._refuse_foreign_checkpoint()
         if self._factory is not None:
-            self.dataset.load(partial(make_frozen, self._factory, self.wrapper_statistics()), self.spec)
+            wrapper_statistics = self.wrapper_statistics()
+            if self.dataset.is_converted and self._converted_with is not wrapper_statistics:
+                self.dataset = copy(self.dataset)  # without acts
+            self._converted_with = wrapper_statistics
+            self.dataset.load(partial(make_frozen, self._factory, wrapper_statistics), self.spec)
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")

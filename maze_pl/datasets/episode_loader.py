@@ -40,12 +40,14 @@ class Loaded(NamedTuple):
         choices: Its acts, to compare it with others.
         spec: Specification of the episode.
         acts: Training data made from the episode.
+        is_converted: Whether the environment converted it from states.
     """
 
     name: str
     choices: Choices
     spec: Spec
     acts: dict[StepKey, Columns]
+    is_converted: bool
 
 
 class Damaged(NamedTuple):
@@ -82,11 +84,13 @@ class EpisodeLoader:
         name = name_of_source(source)
         damaged: list[str] = []
         for record in _records(source, self._trust, damaged):
+            is_converted = isinstance(record, StateTrajectoryRecord)
             if isinstance(record, StateTrajectoryRecord):
                 record = self._converted(record, name)
             elif not isinstance(source, Path):
                 record.check()  # records from files were checked when they were read
-            yield Loaded(name, Choices.of(record), record.spec, self._processor.process(record))
+            acts = self._processor.process(record)
+            yield Loaded(name, Choices.of(record), record.spec, acts, is_converted)
         yield from map(Damaged, damaged)
 
     def _converted(self, record: StateTrajectoryRecord, name: str) -> SpacesTrajectoryRecord:

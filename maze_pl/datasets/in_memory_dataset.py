@@ -65,7 +65,8 @@ class InMemoryDataset:
         trust: Whether files may execute code while they are read; set it only if you know who wrote
             them.
         on_damaged: Treatment of files that are damaged or hold no episode: `refuse` raises, `skip`
-            leaves out what cannot be read and warns at the end with the count.
+            leaves out what cannot be read and warns at the end with the count. Other spaces, and
+            states of another environment, are always refused.
         max_memory: Size in bytes above which acts are kept in unnamed temporary files, which leave
             nothing behind; 0 for no limit.
 
@@ -115,6 +116,7 @@ class InMemoryDataset:
         self.n_episodes = 0
         self._columns: dict[StepKey, Columns] = {}
         self._counts: list[list[int]] = []  # for each episode, acts of each sub-step
+        self._has_converted = False  # True if an environment converted some of the loaded episodes
 
     def __len__(self) -> int:
         """Number of acts."""
@@ -124,6 +126,11 @@ class InMemoryDataset:
     def lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """[n_episodes, sub-steps] number of acts in each episode and sub-step."""
         return np.array(self._counts, np.int64)
+
+    @property
+    def is_converted(self) -> bool:
+        """True if the environment that was passed to `load` has converted states to the loaded acts."""
+        return bool(self._columns) and self._has_converted
 
     @property
     def _names(self) -> str:
@@ -144,6 +151,7 @@ class InMemoryDataset:
             with closing(make_env()) as env:
                 spec = Spec.of(env)
         self._counts = []
+        self._has_converted = False
         self.damaged = []
         with ExitStack() as files:
             spec, columns = self._read(make_env, spec, files)
@@ -175,13 +183,21 @@ class InMemoryDataset:
         parts = files.enter_context(closing(Parts(math.ceil(self.max_memory / 10))))
         episodes: list[Loaded] = []
         n_bytes = 0
+        identities: set[bytes] = set()
         for episode in self._episodes(make_env, spec):
+            identity = episode.choices.identity()
+            if identity in identities:
+                continue
             if spec is None:
                 spec = episode.spec
                 owner = f"that of {episode.name}"
             if episode.spec is not matching:
                 require_same_spaces(episode.spec, spec, episode.name, owner)
                 matching = episode.spec
+            if self.on_damaged == "skip" and not self._is_valid(episode, spec):
+                continue  # a copy of the episode may be intact
+            identities.add(identity)
+            self._has_converted |= episode.is_converted
             episodes.append(episode)
             if self.max_memory:
                 n_bytes += sum(array.nbytes for array in leaves(episode.acts))
@@ -199,19 +215,15 @@ class InMemoryDataset:
         return spec, self._without(parts.find(), store.columns, files)
 
     def _joined(self, episodes: list[Loaded], spec: Spec, parts: Parts) -> Any:
-        """Concatenate episodes, except episodes with a value outside its space."""
+        """Concatenate episodes.
+
+        Raises:
+            ValueError: A value is outside its space.
+        """
         joined = mapped(_concatenated, *(episode.acts for episode in episodes))
-        if invalid_value(spec, joined):  # faster than checking each episode
-            valid = []
+        if self.on_damaged == "refuse" and invalid_value(spec, joined):  # faster than each episode
             for episode in episodes:
-                problem = invalid_value(spec, episode.acts)
-                if problem:
-                    self._note_damage(f"{episode.name}: {problem}")
-                else:
-                    valid.append(episode)
-            episodes = valid
-            nothing = mapped(lambda array: array[:0], joined)
-            joined = mapped(_concatenated, nothing, *(episode.acts for episode in episodes))
+                self._is_valid(episode, spec)
         for episode in episodes:
             self._counts.append([len(columns["agent_id"]) for columns in episode.acts.values()])
             parts.add(episode.choices)
@@ -241,6 +253,13 @@ class InMemoryDataset:
             store.write(chosen)
         return store.columns
 
+    def _is_valid(self, episode: Loaded, spec: Spec) -> bool:
+        """Return whether the values of an episode are in their spaces; note the first that is not."""
+        problem = invalid_value(spec, episode.acts)
+        if problem:
+            self._note_damage(f"{episode.name}: {problem}")
+        return not problem
+
     def _note_damage(self, problem: str) -> None:
         """Note what cannot be read, or raise ValueError if damage is refused."""
         if self.on_damaged == "refuse":
@@ -248,7 +267,7 @@ class InMemoryDataset:
         self.damaged.append(problem)
 
     def _episodes(self, make_env: MakeEnv | None, spec: Spec | None) -> Iterator[Loaded]:
-        """Yield each episode once, in the order of `input_data`, states last."""
+        """Yield all episodes, also copies, in the order of `input_data`, states last."""
         sources = without_copies(list(chain.from_iterable(map(sources_of, self.input_data))))
         n_state_files = sum(map(has_states, sources))
         if n_state_files and not self.trust:
@@ -260,7 +279,6 @@ class InMemoryDataset:
         make_loader = partial(EpisodeLoader, self.processor, self.trust, make_env, spec)
         engine.start(lambda policy, actor, restarts: make_loader(), None)
         method = "load" if n_processes == 1 else "load_all"
-        identities: set[bytes] = set()
         bar = tqdm(
             total=len(sources),
             desc="recorded episodes",
@@ -275,10 +293,7 @@ class InMemoryDataset:
                 for loaded in chain.from_iterable(engine.map(jobs)):
                     if isinstance(loaded, Damaged):
                         self._note_damage(loaded.message)
-                        continue
-                    identity = loaded.choices.identity()
-                    if identity not in identities:
-                        identities.add(identity)
+                    else:
                         yield loaded
                 bar.update(len(jobs))
 

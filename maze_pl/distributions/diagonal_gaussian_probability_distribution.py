@@ -69,7 +69,7 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
         """
         space: Any = self.action_space
         bounds = np.stack([space.low, space.high]).astype(np.float32)
-        low, high = torch.from_numpy(bounds).to(self.logits.device).flatten(1)
+        low, high = torch.from_numpy(bounds).to(self.logits.device).reshape(2, -1)
         rounded = self._flat(action).float()
         on_low, on_high = rounded <= low, rounded >= high
         components = self._flat(action).to(self.mean.dtype)

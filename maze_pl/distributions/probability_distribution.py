@@ -237,7 +237,10 @@ def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0)
 
 
 def masked_by_network(logits: Tensor) -> Tensor:
-    """[..., L] True where a block such as `ActionMaskingBlock` has masked logits [..., L]."""
+    """[..., L] True where a network has masked logits [..., L].
+
+    Blocks such as `ActionMaskingBlock` use the lowest finite number, other networks minus infinity.
+    """
     return logits < 0.5 * torch.finfo(logits.dtype).min
 
 
@@ -318,7 +321,8 @@ class _LogProbAndEntropy(torch.autograd.Function):
         """[...] log p_i and H, for `index` [..., 1]."""
         log_probs = functional.log_softmax(logits, dim=-1)
         probability = log_probs.exp()
-        terms = probability * log_probs  # 0 where an option is masked
+        # 0 where an option is masked, also by a logit of minus infinity
+        terms = probability * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)
         entropy = -terms.sum(dim=-1)
         ctx.save_for_backward(index, probability, terms, entropy)
         return log_probs.gather(-1, index).squeeze(-1), entropy

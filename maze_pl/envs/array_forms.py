@@ -7,6 +7,7 @@ from maze_pl.core.class_path import definer_of
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.building import Env, make_wrapped, wrapper_stack
+from maze_pl.envs.contract import describe
 from maze_pl.envs.wrapper import Wrapper
 
 _REMEDY = "leave it out, give it an array_form, or use the form of the environment for single episodes"
@@ -29,6 +30,7 @@ def make_wrapped_arrays(
 
     Raises:
         ValueError: A wrapper has no array form.
+        TypeError: An array form is not an array environment.
     """
     episode = make_wrapped(env, wrappers, action_masks)
     stack = list(wrapper_stack(episode).items())[1:]  # statistics, outermost, are those of `ArrayVectorEnv`
@@ -52,9 +54,13 @@ def _form_of(wrapper: Wrapper, env: ArrayEnv) -> ArrayEnv:
             fault = f"{derived.__name__} changes {changed} of {definer.__name__}, whose array form does not know of it"
             raise ValueError(f"the environment is an array environment, and {fault}; {_REMEDY}")
     try:
-        return wrapper.array_form(env)
+        form: Any = wrapper.array_form(env)
     except TypeError as error:
         raise ValueError(f"the environment is an array environment, and {error}; {_REMEDY}") from error
+    if isinstance(form, ArrayEnv):
+        return form
+    remedy = "return the ArrayWrapper around the environment that array_form gets"
+    raise TypeError(f"array_form of {kind.__name__} returned {describe(form)}; {remedy}")
 
 
 def _is_behaviour(name: str, value: Any) -> bool:

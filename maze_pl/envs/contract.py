@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.spaces import is_text
+from maze_pl.envs.structured_env import EnvMeta
 from maze_pl.system.lost_process import LostProcessError
 
 _STEP = "(observation, reward, terminated, truncated, info)"
@@ -56,6 +57,23 @@ def name_of(env: Any) -> str:
     return type(inner).__name__ if spec is None else str(spec.id)
 
 
+def makers_of(env: Any, *methods: str) -> str:
+    """Name an environment, and the wrappers of users around it that define any of some methods.
+
+    Args:
+        env: The environment with its wrappers.
+        methods: Names of the methods.
+    """
+    names: list[str] = []
+    layer = env
+    while issubclass(type(type(layer)), EnvMeta) and "env" in vars(layer):
+        own = [kind for kind in type(layer).__mro__ if not kind.__module__.startswith(("maze_pl.", "gymnasium."))]
+        if any(method in vars(kind) for kind in own for method in methods):
+            names.append(type(layer).__name__)
+        layer = vars(layer)["env"]
+    return f"{name_of(env)} or of {' or '.join(names)} around it" if names else name_of(env)
+
+
 def describe(value: Any) -> str:
     """Describe a value briefly, by its type and some of its content."""
     if isinstance(value, np.ndarray):
@@ -73,7 +91,8 @@ def check_reset(result: Any, env: Any) -> None:
     if not is_pair or not isinstance(result[1], dict):
         came = f"{describe(result)} with {describe(result[1])} instead of info" if is_pair else describe(result)
         old = "; the observation alone is gym's old interface" if isinstance(result, np.ndarray) else ""
-        raise EnvContractError(f"reset of {name_of(env)} returned {came}{old}; expected (observation, info dict)")
+        maker = makers_of(env, "reset", "observation")
+        raise EnvContractError(f"reset of {maker} returned {came}{old}; expected (observation, info dict)")
 
 
 def check_step(result: Any, env: Any) -> None:
@@ -94,7 +113,8 @@ def check_step(result: Any, env: Any) -> None:
             came, expected = f"the info {describe(info)}", "a dict"
         else:
             return
-    raise EnvContractError(f"step of {name_of(env)} returned {came}; expected {expected}")
+    maker = makers_of(env, "step", "step_in_parts", "observation", "action", "reward")
+    raise EnvContractError(f"step of {maker} returned {came}; expected {expected}")
 
 
 def check_actor_rewards(actor_rewards: Any, n_acts: int | None, is_attributed: bool | None, env: Any) -> None:

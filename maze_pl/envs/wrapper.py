@@ -6,7 +6,6 @@ import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 import gymnasium
@@ -18,7 +17,6 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.core_env import take_over
-from maze_pl.envs.step_by_parts import step_by_parts
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -31,18 +29,19 @@ from maze_pl.envs.structured_env import (
     joined_class,
     made_without_init,
 )
+from maze_pl.envs.wrapper_classes import (
+    complete_class,
+    explain_action,
+    forward_attributes,
+    passed_on,
+    require_spaces_by_step_key,
+)
 
 if TYPE_CHECKING:
     from maze_pl.envs.arrays.array_env import ArrayEnv
 
 Options = ParamSpec("Options")
 Wrapped = TypeVar("Wrapped")
-
-
-def passed_on(name: str) -> property:
-    """Return a property that forwards to the wrapped environment without a call per layer."""
-    doc = getattr(getattr(StructuredEnv, name, None), "__doc__", None)
-    return property(attrgetter(f"env.{name}"), lambda self, value: setattr(self.env, name, value), doc=doc)
 
 
 class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
@@ -84,6 +83,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         name = type(self).__name__
         if not isinstance(env, StructuredEnv):
             raise TypeError(f"{name} wraps a MazeEnv, not {env!r}; wrap gymnasium environments in GymMazeEnv first")
+        require_spaces_by_step_key(env)
         if not self.accepts_plain_spaces:
             for key in env.observation_spaces_dict:
                 where = f"of sub-step {key!r} of {type(env).__name__}, which {name} is to wrap,"
@@ -119,7 +119,8 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     def __getattr__(self, name: str) -> Any:
         """Look up an attribute that the wrapper lacks in the wrapped environment."""
         if name.startswith("_") or name == "env":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            remedy = "; its constructor must call super().__init__(env)" if name == "env" else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
         return getattr(self.env, name)
 
     # -------------------------------------------------------------------------------- interaction
@@ -149,10 +150,9 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         return result
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Give a class that only defines `step_in_parts` a `step` that runs it."""
+        """Give a class that only defines `step_in_parts` a `step` that runs it, and check the class."""
         super().__init_subclass__(**options)
-        if "step_in_parts" in vars(cls) and "step" not in vars(cls):
-            cls.step = step_by_parts  # type: ignore[method-assign]
+        complete_class(cls)
 
     def prepare_deployment(self) -> None:
         """Adapt to a deployment, in which the simulation cannot be stepped; by default, nothing changes.
@@ -198,7 +198,8 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
 
         Returns:
             Statistics that this wrapper adds to the episode's: numbers, and arrays `[n, ...]` of
-            randomly sampled values; nothing by default.
+            randomly sampled values; nothing by default. Their keys name a topic (`topic_name`), an event,
+            a statistic or None, and groups.
         """
         return {}
 
@@ -276,13 +277,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         raise TypeError(f"{type(self).__name__} changes single episodes and has no array form")
 
 
-_PASSED_ON = """
-    render close metadata render_mode spec np_random np_random_seed heuristic_policy core_env context pubsub
-    actor_id is_actor_done agent_counts_dict get_actor_rewards get_env_time get_maze_state get_simulation_state
-    get_episode_id get_step_events get_kpi_calculator get_renderer get_serializable_components reseed
-"""
-for _name in _PASSED_ON.split():
-    setattr(Wrapper, _name, passed_on(_name))
+forward_attributes(Wrapper)
 
 
 class ObservationWrapper(Wrapper):
@@ -333,7 +328,12 @@ class ActionWrapper(Wrapper):
 
     def step(self, action: Action) -> StepResult:
         """Change the action and step."""
-        return self.env.step(self.action(action))
+        changed = self.action(action)
+        try:
+            return self.env.step(changed)
+        except Exception as error:
+            explain_action(self, changed, "action", "returned", error)
+            raise
 
     def step_in_parts(self, action: Action) -> StepParts:
         """Change the action and pass it on."""

@@ -7,10 +7,16 @@ import torch
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.core.policy import evaluation_mode
+from maze_pl.core.spec import Spec
 from maze_pl.estimation.probabilities import tensors
 from maze_pl.estimation.recorded_acts import RecordedActs
 from maze_pl.estimation.weighted_episodes import Array
-from maze_pl.perception import AutomaticModelComposer
+from maze_pl.perception import (
+    AutomaticModelComposer,
+    ConcatModelBuilder,
+    ProbabilisticPolicyComposer,
+    TemplateModelComposer,
+)
 
 _HELD_OUT = 0.1
 """Share of the episodes that decide when to stop."""
@@ -23,9 +29,11 @@ _LR = 1e-3
 def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
     """Learn the probabilities of the recorded acts.
 
-    Networks that fit the spaces (`AutomaticModelComposer`) maximise the log-probability of the acts
-    of nine tenths of the episodes, until that of the others has not risen for three epochs. For acts on
-    the bounds of a Box it is that of all samples that are clipped to them.
+    Networks that fit the spaces (`AutomaticModelComposer`), one for each agent of a sub-step,
+    maximise the log-probability of the acts of nine tenths of the episodes, until that of the others
+    has not risen for three epochs. Agents whose number changes during an episode share a network, so
+    that they are taken to act alike. For acts on the bounds of a Box, the probability is that of all
+    samples that are clipped to them.
     Importance sampling with an estimated behaviour policy: J. Hanna, S. Niekum and P. Stone 2019,
     arXiv:1806.01347.
 
@@ -40,7 +48,7 @@ def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
         raise ValueError("cloning needs at least two episodes, one of which decides when to stop: record more")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        policy = AutomaticModelComposer().compose(acts.spec).policy
+        policy = _networks(acts.spec)
     generator = np.random.default_rng(seed)
     n_held_out = max(1, round(_HELD_OUT * acts.n_episodes))
     is_held_out = np.zeros(acts.n_episodes, bool)
@@ -70,6 +78,15 @@ def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
             break
     policy.load_state_dict(best_state)
     return policy.eval()
+
+
+def _networks(spec: Spec) -> TorchPolicy:
+    """Make networks that fit the spaces, one for each agent where the number of agents is fixed."""
+    arguments = AutomaticModelComposer().describe(spec)["init_args"]
+    separate = [key for key, step in spec.steps.items() if step.n_agents > 1]
+    builder = ConcatModelBuilder(**arguments["model_builder"]["init_args"])
+    composer = TemplateModelComposer(builder, ProbabilisticPolicyComposer(None, separate))
+    return composer.compose(spec).policy
 
 
 def _log_prob(policy: TorchPolicy, acts: RecordedActs, chosen: Array) -> torch.Tensor:

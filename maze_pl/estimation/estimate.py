@@ -107,7 +107,8 @@ def estimate(
     for name in WEIGHTING:
         if name in estimators:
             results[name] = _bootstrapped(name, WEIGHTING[name], plain, counts)
-    if {FITTED_Q, *DOUBLY_ROBUST} & set(estimators):
+    has_model = bool({FITTED_Q, *DOUBLY_ROBUST} & set(estimators))
+    if has_model:
         model = FittedQ(acts, policy, gamma, seed, deterministic=deterministic, options=fitted_q)
         fits = _fits(model, acts, n_fits, seed, progress, fitted_q or FittedQOptions())
         results[FITTED_Q] = _of_fits([values.before[:, 0].mean() for values in fits])
@@ -127,7 +128,7 @@ def estimate(
         recorded=OffPolicyEstimate(_RECORDED, float(np.mean(returns)), interval),
         effective_sample_size=size,
         estimates=[results[name] for name in ESTIMATORS if name in estimators],
-        warnings=_warnings(size, acts, log_ratio, gamma),
+        warnings=_warnings(size, acts, log_ratio, gamma if has_model else None),
     )
 
 
@@ -165,7 +166,8 @@ def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed
         policy = RandomPolicy(actions, {key: step.masks for key, step in acts.spec.steps.items()})
     elif isinstance(behaviour, str | Path):
         policy, spec, make_env, _ = _loaded(behaviour, trust)
-        acts = read_acts(entries_of(episodes), spec, make_env, trust)
+        agent_acts, acts = acts, read_acts(entries_of(episodes), spec, make_env, trust)
+        _require_same_acts(agent_acts, acts, name)
     else:
         policy = getattr(behaviour, "policy", behaviour)
     found = log_probs(policy, acts, name)
@@ -174,6 +176,20 @@ def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed
         remedy = "name the policy that recorded them, or clone"
         raise ValueError(f"{n_impossible:,} recorded acts have the probability 0 under {name}: {remedy}")
     return found
+
+
+def _require_same_acts(acts: RecordedActs, of_behaviour: RecordedActs, name: str) -> None:
+    """Refuse a behaviour whose environment makes other acts of the recorded states than the agent's.
+
+    Raises:
+        ValueError: The numbers of acts of an episode, or their times, differ.
+    """
+    is_same = np.array_equal(acts.lengths, of_behaviour.lengths)
+    if not (is_same and np.array_equal(acts.time, of_behaviour.time)):
+        counts = f"{len(of_behaviour.reward):,} acts for {name} and {len(acts.reward):,} for the agent"
+        reason = "their environments divide steps into sub-steps differently"
+        remedy = "clone the behaviour, or use fitted_q only"
+        raise ValueError(f"the recorded episodes have {counts}: {reason}; {remedy}")
 
 
 def _resampled(n_episodes: int, seed: int) -> Array:
@@ -211,6 +227,8 @@ def _fits(
     with bar:
         for number in range(n_fits):
             counts = generator.multinomial(acts.n_episodes, shares)
+            while not model.can_fit(counts):
+                counts = generator.multinomial(acts.n_episodes, shares)
             fits.append(model.fit(counts, number, bar.update))
     return fits
 
@@ -233,8 +251,15 @@ def _mean_of(fits: Sequence[ModelValues]) -> ModelValues:
     )
 
 
-def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float) -> list[str]:
-    """Reasons to doubt the estimates."""
+def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float | None) -> list[str]:
+    """Reasons to doubt the estimates.
+
+    Args:
+        size: Effective sample size in episodes; NaN without weighted estimates.
+        acts: The recorded acts.
+        log_ratio: [A] log-ratios of the probabilities of the acts.
+        gamma: Discount of the values by a model; None if no estimator uses any.
+    """
     found = []
     enough = FEW_EPISODES
     if acts.n_episodes < FEW_EPISODES:
@@ -246,9 +271,15 @@ def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float) -
     n_never = int(np.isneginf(log_ratio).sum())
     if n_never:
         found.append(f"the agent never takes {n_never:,} of the recorded acts: their episodes have no weight")
+    if gamma is None:
+        return found
     n_unknown = int(acts.is_unknown.sum())
     if n_unknown:
         found.append(f"{n_unknown:,} truncated episodes have no last observation: fitted_q leaves out their last acts")
-    elif gamma < 1.0 and (acts.is_last & (acts.next_row >= 0)).any():
+    if (acts.is_last & (acts.next_row >= 0)).any():
         found.append("some episodes were truncated: the model values what would follow, the weights do not")
+        if gamma == 1.0:
+            fault = "nothing limits the values of what would follow truncated episodes, as gamma is 1"
+            remedy = "set gamma below 1, or record whole episodes"
+            found.append(f"{fault}: the model's may grow without end; {remedy}")
     return found

@@ -1,6 +1,7 @@
 """Fitted Q evaluation: networks that learn the values of a policy from the episodes of another one."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,10 @@ class FittedQ:
     An act is that of one actor, so that the values of several sub-steps and agents refer to each
     other in the order in which they act. Q' are copies of the networks that follow them slowly.
 
+    With a discount below 1, values are limited to what the recorded rewards allow (`value_limits`).
+    Networks that exaggerate the values of acts that were never recorded would otherwise raise their
+    targets again and again.
+
     H. Le, C. Voloshin and Y. Yue 2019, "Batch policy learning under constraints", arXiv:1903.08738.
     Departure: gradient steps with slowly moving targets instead of complete regressions.
 
@@ -99,20 +104,41 @@ class FittedQ:
         self._options = options or FittedQOptions()
         self._seed = seed
         generator = torch.Generator().manual_seed(seed)
-        self._inputs: dict[StepKey, _Inputs] = {}
-        for key, situations in acts.situations.items():
+        if acts.is_unknown.all():
+            fault = "fitted Q evaluation does not know what followed any of the recorded acts"
+            raise ValueError(f"{fault}: record episodes with their last observations")
+        # By the place of the sub-step; those that never occur are left out.
+        self._inputs: dict[int, _Inputs] = {}
+        for place, key in enumerate(acts.spec.step_keys):
+            situations = acts.situations[key]
+            if not len(situations.agent_id):
+                continue
             step = acts.spec.steps[key]
             drawn = _policy_acts(policy, key, step, situations, generator, deterministic, self._options.n_samples)
-            self._inputs[key] = _Inputs(
+            self._inputs[place] = _Inputs(
                 _observation_features(step, situations),
                 torch.from_numpy(_action_features(step, situations.action)),
                 *drawn,
             )
-        self._keys = acts.spec.step_keys
         self._discount = torch.from_numpy(gamma ** (acts.next_time - acts.time)).float()
         spread = float(acts.padded(acts.reward).sum(1).std()) if acts.n_episodes > 1 else 0.0
         self._scale = spread or 1.0
         self._reward = torch.from_numpy(acts.reward / self._scale).float()
+        lowest, highest = value_limits(acts, gamma)
+        self._limits = lowest / self._scale, highest / self._scale
+
+    def can_fit(self, counts: Array) -> bool:
+        """Return whether a sample has an act of which it is known what followed.
+
+        Args:
+            counts: [E] number of occurrences of each episode in the sample.
+        """
+        return bool(self._occurrences(counts).any())
+
+    def _occurrences(self, counts: Array) -> Array:
+        """[A] int64 number of occurrences of each act; 0 where it is unknown what followed."""
+        occurrences: Array = counts.astype(np.int64)[self._acts.episode] * ~self._acts.is_unknown
+        return occurrences
 
     def fit(self, counts: Array, fit_seed: int, progress: Callable[[], None] | None = None) -> ModelValues:
         """Train networks on a sample of the episodes, and return the values of all acts.
@@ -123,18 +149,21 @@ class FittedQ:
             progress: Called after each update.
 
         Raises:
-            ValueError: The values became infinite: rewards are too large, or `gamma` is.
+            ValueError: The values became infinite: rewards are too large, or `gamma` is. Or the
+                sample has no act of which it is known what followed, see `can_fit`.
         """
+        if not self.can_fit(counts):
+            raise ValueError("it is not known what followed any act of this sample of the episodes")
         generator = torch.Generator().manual_seed(self._seed + fit_seed)
         networks = self._networks(generator)
         targets = copy.deepcopy(networks)
         optimizer = torch.optim.Adam(networks.parameters(), lr=self._options.lr)
-        shares = counts[self._acts.episode] * ~self._acts.is_unknown
-        weights = torch.from_numpy(shares).double()
+        cumulated = torch.from_numpy(np.cumsum(self._occurrences(counts)))
         for _ in range(self._options.n_updates):
-            chosen = torch.multinomial(weights, self._options.batch_size, replacement=True, generator=generator)
+            chosen = drawn_acts(cumulated, self._options.batch_size, generator)
             with torch.no_grad():
                 expected = self._reward[chosen] + self._discount[chosen] * self._next_values(targets, chosen)
+                expected = expected.clamp(*self._limits)
             loss = nn.functional.smooth_l1_loss(self._taken(networks, chosen), expected)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -153,7 +182,7 @@ class FittedQ:
         """Make a network for each sub-step."""
         width = self._options.hidden_units
         networks = {}
-        for place, inputs in enumerate(self._inputs.values()):
+        for place, inputs in self._inputs.items():
             n_inputs = inputs.observation.shape[1] + inputs.candidates.shape[2]
             layers = [nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)]
             for layer in layers:
@@ -169,7 +198,7 @@ class FittedQ:
         key_index = self._acts.key_index[chosen.numpy()]
         row = self._acts.row[chosen.numpy()]
         values = torch.zeros(len(chosen))
-        for place, inputs in enumerate(self._inputs.values()):
+        for place, inputs in self._inputs.items():
             of_step = np.flatnonzero(key_index == place)
             if len(of_step):
                 rows = torch.from_numpy(row[of_step])
@@ -183,7 +212,7 @@ class FittedQ:
         rows = self._acts.next_row[chosen.numpy()]
         key_index = self._acts.next_key_index[chosen.numpy()]
         values = torch.zeros(len(chosen))
-        for place in range(len(self._keys)):
+        for place in self._inputs:
             of_step = np.flatnonzero((key_index == place) & (rows != NOTHING))
             if len(of_step):
                 values[torch.from_numpy(of_step)] = self._expected(networks, place, torch.from_numpy(rows[of_step]))
@@ -191,11 +220,11 @@ class FittedQ:
 
     def _expected(self, networks: nn.ModuleDict, place: int, rows: Tensor) -> Tensor:
         """[n] expected values of situations of a sub-step over the acts of the policy."""
-        inputs = self._inputs[self._keys[place]]
+        inputs = self._inputs[place]
         candidates = inputs.candidates[rows]
         observation = inputs.observation[rows].unsqueeze(1).expand(-1, candidates.shape[1], -1)
         values = networks[str(place)](torch.cat([observation, candidates], -1)).squeeze(-1)
-        total: Tensor = (values * inputs.weights[rows]).sum(-1)
+        total: Tensor = (values.clamp(*self._limits) * inputs.weights[rows]).sum(-1)
         return total
 
     @torch.no_grad()
@@ -206,17 +235,63 @@ class FittedQ:
         before = np.zeros(len(acts.reward))
         after = np.zeros(len(acts.reward))
         for start in range(0, len(acts.reward), BATCH_SIZE):
-            chosen = torch.arange(start, min(start + BATCH_SIZE, len(acts.reward)))
-            taken[chosen] = self._taken(networks, chosen).double().numpy()
-            after[chosen] = self._next_values(networks, chosen).double().numpy()
-            for place in range(len(self._keys)):
-                of_step = start + np.flatnonzero(acts.key_index[chosen] == place)
+            # A slice, since NumPy takes a tensor of one index for a number.
+            part = slice(start, min(start + BATCH_SIZE, len(acts.reward)))
+            chosen = torch.arange(part.start, part.stop)
+            taken[part] = self._taken(networks, chosen).clamp(*self._limits).double().numpy()
+            after[part] = self._next_values(networks, chosen).double().numpy()
+            for place in self._inputs:
+                of_step = start + np.flatnonzero(acts.key_index[part] == place)
                 if len(of_step):
                     rows = torch.from_numpy(acts.row[of_step])
                     before[of_step] = self._expected(networks, place, rows).double().numpy()
         tail = after[acts.is_last] * self._gamma ** acts.next_time[acts.is_last]
         scale = self._scale
         return ModelValues(acts.padded(taken) * scale, acts.padded(before) * scale, tail * scale)
+
+
+def drawn_acts(cumulated: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """[n] int64 acts, drawn with replacement by their numbers of occurrences.
+
+    `torch.multinomial` draws from at most 2^24 of them.
+
+    Args:
+        cumulated: [A] int64 cumulative sums of the numbers of occurrences.
+        n: Number of draws.
+        generator: Source of randomness.
+
+    Example:
+        >>> drawn_acts(torch.tensor([0, 3, 3]), 4, torch.Generator())
+        tensor([1, 1, 1, 1])
+    """
+    occurrence = torch.randint(int(cumulated[-1]), (n,), generator=generator)
+    return torch.searchsorted(cumulated, occurrence, right=True)
+
+
+def value_limits(acts: RecordedActs, gamma: float) -> tuple[float, float]:
+    """Lowest and highest discounted return that the recorded rewards allow.
+
+        sum over sub-steps k of  n_k * max(0, largest reward of an act of k)  /  (1 - gamma)
+
+    n_k is the largest number of acts of the sub-step in an environment step, since every act could
+    have this reward. The lowest return follows from the smallest rewards. Both are infinite with a
+    gamma of 1.
+
+    Args:
+        acts: The recorded acts.
+        gamma: Discount of an environment step.
+    """
+    if gamma == 1.0:
+        return -math.inf, math.inf
+    lowest = highest = 0.0
+    for place in range(len(acts.spec.steps)):
+        of_step = acts.key_index == place
+        if of_step.any():
+            moments = np.stack([acts.episode[of_step], acts.time[of_step]])
+            n_acts = int(np.unique(moments, axis=1, return_counts=True)[1].max())
+            lowest += n_acts * min(0.0, float(acts.reward[of_step].min()))
+            highest += n_acts * max(0.0, float(acts.reward[of_step].max()))
+    return lowest / (1.0 - gamma), highest / (1.0 - gamma)
 
 
 def _policy_acts(

@@ -24,6 +24,8 @@ import numpy as np
 
 from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpisodes
 
+_SMALLEST_TOTAL: Final = 1e-250
+"""Sum of relative weights below which they lack digits."""
 Estimator = Callable[[WeightedEpisodes, Array], Array]
 """Function of episodes and [R, E] the counts of each episode in R samples; returns [R] estimates."""
 
@@ -36,8 +38,9 @@ def importance_sampling(episodes: WeightedEpisodes, counts: Array) -> Array:
 
 def weighted_importance_sampling(episodes: WeightedEpisodes, counts: Array) -> Array:
     """Mean of the returns, weighted by episodes: biased by at most the range of returns, and consistent."""
-    weights = episodes.normalised()[:, -1]
-    return _ratio(counts @ (weights * episodes.returns), counts @ weights)
+    returns = episodes.returns[:, np.newaxis]
+    means: Array = _weighted_means(episodes.log_weights[:, -1:], returns, counts)[:, 0]
+    return means
 
 
 def per_decision(episodes: WeightedEpisodes, counts: Array) -> Array:
@@ -49,9 +52,8 @@ def per_decision(episodes: WeightedEpisodes, counts: Array) -> Array:
 
 def weighted_per_decision(episodes: WeightedEpisodes, counts: Array) -> Array:
     """Weighted importance sampling of each reward by itself."""
-    weights = _by_act(episodes)
-    weighted = counts @ (weights * episodes.discount * episodes.reward)  # [R, L]
-    estimates: Array = _ratio(weighted, counts @ weights).sum(1)
+    discounted = episodes.discount * episodes.reward
+    estimates: Array = _weighted_means(episodes.log_weights, discounted, counts).sum(1)
     return estimates
 
 
@@ -77,14 +79,14 @@ def weighted_doubly_robust(episodes: WeightedEpisodes, counts: Array) -> Array:
         ValueError: The episodes have no values by a model.
     """
     values = _values(episodes)
-    after = _by_act(episodes)
-    correction = counts @ (after * episodes.discount * (episodes.reward - values.of_acts))
-    total = counts @ after  # [R, L]
-    sums = _ratio(correction, total)
-    expected = counts @ (after[:, :-1] * episodes.discount[:, 1:] * values.before[:, 1:])
-    first = counts @ (episodes.discount[:, 0] * values.before[:, 0]) / counts.sum(1)
-    tail = _ratio(counts @ (after[:, -1] * values.tail), total[:, -1])
-    estimates: Array = sums.sum(1) + _ratio(expected, total[:, :-1]).sum(1) + first + tail
+    log_weights = episodes.log_weights
+    rest = episodes.discount * (episodes.reward - values.of_acts)
+    before = episodes.discount * values.before
+    correction = _weighted_means(log_weights, rest, counts)
+    expected = _weighted_means(log_weights[:, :-1], before[:, 1:], counts)
+    first = _mean(before[:, 0], counts)
+    tail = _weighted_means(log_weights[:, -1:], values.tail[:, np.newaxis], counts)[:, 0]
+    estimates: Array = correction.sum(1) + expected.sum(1) + first + tail
     return estimates
 
 
@@ -123,9 +125,28 @@ def _values(episodes: WeightedEpisodes) -> ModelValues:
     return episodes.values
 
 
-def _by_act(episodes: WeightedEpisodes) -> Array:
-    """[E, L] weights, each column divided by its largest one; the quotients of sums do not change."""
-    log_weights = episodes.log_weights
+def _weighted_means(log_weights: Array, values: Array, counts: Array) -> Array:
+    """[R, L] means of values [E, L], weighted by column; NaN where no episode has a weight.
+
+    The weights of a column are divided by its largest one, which does not change the means. In a
+    sample without the episodes of the largest weights, the others may be too small for float64: the
+    largest one among them counts there.
+    """
+    weights = _relative(log_weights)
+    total = counts @ weights
+    means: Array = _ratio(counts @ (weights * values), total)
+    is_too_small = total < _SMALLEST_TOTAL
+    for sample in np.flatnonzero(is_too_small.any(1)):
+        columns = np.flatnonzero(is_too_small[sample])
+        chosen = np.flatnonzero(counts[sample])
+        part = np.ix_(chosen, columns)
+        counted = counts[sample, chosen, np.newaxis] * _relative(log_weights[part])
+        means[sample, columns] = _ratio((counted * values[part]).sum(0), counted.sum(0))
+    return means
+
+
+def _relative(log_weights: Array) -> Array:
+    """[E, L] weights, each column divided by its largest one; 0 where no episode has a weight."""
     largest = log_weights.max(0)
     weights: Array = np.exp(log_weights - np.where(np.isneginf(largest), 0.0, largest))
     return weights

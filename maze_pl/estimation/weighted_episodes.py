@@ -59,12 +59,3 @@ class WeightedEpisodes:
         """[E, L] log of the product of the ratios of all acts up to each act."""
         cumulated: Array = np.cumsum(self.log_ratio, axis=1)
         return cumulated
-
-    def normalised(self) -> Array:
-        """[E, L] weights up to each act, divided by the largest one, so that none overflows."""
-        log_weights = self.log_weights
-        largest = log_weights.max()
-        if np.isneginf(largest):
-            return np.zeros_like(log_weights)
-        weights: Array = np.exp(log_weights - largest)
-        return weights

@@ -102,8 +102,8 @@ class A2C(OnPolicyModule):
         """Learn from a rollout."""
         gae_lambda = self.value_of("gae_lambda")
         batch = self.make_learning_batch(rollout, gae_lambda, normalize_advantage=self.normalize_advantage)
-        (whole,) = batch.minibatches(1)
-        self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
+        for whole in batch.minibatches(1):  # none if no act counts
+            self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Compute the loss of a set of acts.

@@ -205,8 +205,8 @@ class AlgorithmModule(RunModule):
     def follow_learning_rate(self, optimizer: Optimizer) -> None:
         """Set the learning rate of all groups to `current_learning_rate`, unless schedulers do.
 
-        `gradient_step` sets those of flat optimisers, and of optimisers by `make_optimizer`; others
-        keep the rates that they were created with unless this is called.
+        Flat optimisers, and those by `make_optimizer`, follow it anyway; others keep the rates that
+        they were created with unless this is called.
         """
         self._learning_rates.follow(optimizer)
 
@@ -290,9 +290,7 @@ class AlgorithmModule(RunModule):
 
     def _plan(self, index: int) -> StepPlan:
         """Return the plan of an optimiser's steps in this batch."""
-        plans = self._gradient_steps.plans
-        if plans is None:
-            raise RuntimeError("gradient_step was called outside of a training batch")
+        plans = self._gradient_steps.plans_of_batch()
         if index in plans:
             return plans[index]
         wrapped, owner = optimizer_of(self, index).optimizer, None
@@ -328,9 +326,6 @@ class AlgorithmModule(RunModule):
         self._loaded_checkpoint = {}
         require_length(self.trainer, [*self._learning_rates.schedules, *self._coefficients.names])
         self._learning_rates.refuse_contradiction()
-        plugin, precision = self.trainer.precision_plugin, self.trainer.precision
-        if getattr(plugin, "scaler", None) is not None:
-            raise ValueError(f"precision={precision!r} scales losses, which is not supported; use bf16-mixed")
 
     def on_train_start(self) -> None:
         """Give optimisers the configured options; restore frozen parameters and random generators."""
@@ -341,10 +336,12 @@ class AlgorithmModule(RunModule):
         for resting in self._modules_at_rest:
             resting.training = False
         super().on_train_start()
+        self._learning_rates.set_next()
 
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch, in which each trace is checked once."""
         super().on_train_epoch_start()
+        self._learning_rates.set_next()  # the policy may learn from this epoch on
         self._gradient_steps.start_epoch()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
@@ -355,10 +352,13 @@ class AlgorithmModule(RunModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Record what the losses recorded, on a GPU once per epoch; finish the statistics of the epoch."""
+        if not self.automatic_optimization:
+            self._gradient_steps.refuse_result(outputs, type(self).__name__)
         if self.device.type == "cpu":
             self._finish_updates()
         average_batch_statistics(self)
         super().on_train_batch_end(outputs, batch, batch_idx)
+        self._learning_rates.set_next()
 
     def _finish_training(self, *, on_step: bool) -> None:
         self._finish_updates()

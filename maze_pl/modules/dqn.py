@@ -164,6 +164,8 @@ class DQN(AlgorithmModule):
         if not self.dueling and critic is not None:
             remedy = "leave the critic out of networks (null), or set dueling=True"
             raise ValueError(f"DQN learns the values with the policy's networks, without a critic: {remedy}")
+        if critic is not None:
+            refuse_recurrent(critic, "the critic")
         for key, networks in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(networks, f"the policy's network of sub-step {key!r}")
             for head, distribution in policy.distribution_classes(key).items():

@@ -163,7 +163,8 @@ class ES(AlgorithmModule):
         """Learn from the returns of a population."""
         if not bool(batch.returns.isfinite().all()):
             raise ValueError("returns of the population are not finite: check rewards, and wrappers that change them")
-        parameters = perturbed_parameters(self.policy)
+        # A callback may have frozen parameters since they were perturbed.
+        parameters = perturbed_parameters(self.policy, batch.perturbed)
         theta = torch.cat([parameter.reshape(-1) for parameter in parameters])
         before, gradient = theta.detach(), theta.detach() * self.value_of("l2_penalty")
         weights = centred_ranks(batch.returns).diff().flatten() / (2 * len(batch.offsets))  # of -noise

@@ -59,7 +59,9 @@ class AlgorithmHooks:
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return the learning rate of a parameter group; 0 leaves the group unchanged.
 
-        It is called for groups of flat optimisers, and of optimisers that `make_optimizer` returned.
+        It is called for groups of flat optimisers, and of optimisers that `make_optimizer` returned,
+        several times for a batch: after the previous one, when an epoch begins, and in the first
+        gradient step.
 
         Args:
             group: Name of the group in `parameter_groups`.

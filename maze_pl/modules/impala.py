@@ -136,8 +136,8 @@ class IMPALA(OnPolicyModule):
             rollout = self._with_clipped_rewards(rollout)
         batch = self.make_learning_batch(rollout, method, with_log_prob=True)
         self._record_importance_weights(batch)
-        (whole,) = batch.minibatches(1)
-        self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
+        for whole in batch.minibatches(1):  # none if no act counts
+            self.gradient_step(self.loss, whole, even=batch.even, record_norms=True)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Compute the loss of a set of acts.

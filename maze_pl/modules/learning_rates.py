@@ -112,6 +112,15 @@ class LearningRates:
                 if "pattern" in group:
                     self._module.record(f"learning_rate_{group['name']}", self._of_group(group, learning_rate))
 
+    def set_next(self) -> None:
+        """Set the learning rates of the next batch, so that callbacks see them before it starts."""
+        trainer = self._module.trainer
+        if self.schedules and run_progress(trainer) == 1.0:  # they need no value for another batch
+            return
+        for optimizer in trainer.optimizers:
+            if self._module.sets_learning_rates_of(optimizer):
+                self.follow(optimizer)
+
     def follow(self, optimizer: Optimizer) -> None:
         """Set the learning rates of an optimiser; see `AlgorithmModule.follow_learning_rate`."""
         if self._schedulers.is_active:

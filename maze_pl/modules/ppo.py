@@ -46,7 +46,8 @@ class PPO(OnPolicyModule):
             vanishes.
         value_clip_range: Maximum change of a value from before learning; None for no clipping.
         target_kl: Threshold of early stopping: no further pass follows one in which the mean KL
-            divergence from the policy that acted exceeds it; None never stops early.
+            divergence of a sub-step from the policy that acted exceeds it, over the minibatches in
+            which the sub-step acts; None never stops early.
         baseline: What returns are compared with: `critic`, by generalised advantage estimates, or
             `leave_one_out`, the mean of other episodes from the same start. The latter needs
             `n_same_starts` of the data module; the critic learns as before, but has no effect on the policy.
@@ -158,15 +159,17 @@ class PPO(OnPolicyModule):
         for epoch in range(self.n_optimization_epochs):
             minibatch = {}  # frees its shuffled copy of all observations before the next is made
             limited = rollout.segments if self.target_kl is not None else ()
-            divergences = {step_key: torch.zeros((), device=self.device) for step_key in limited}
+            # sum and count of each sub-step
+            divergences = {step_key: torch.zeros(2, device=self.device) for step_key in limited}
             for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
                 self.gradient_step(self.loss, minibatch, even=batch.even, record_norms=epoch == index == 0)
                 if self.target_kl is not None:
                     for step_key, divergence in self.last_recorded("policy_kl").items():
-                        divergences[step_key] += divergence
+                        divergences[step_key][0] += divergence
+                        divergences[step_key][1] += minibatch[step_key].share
             if self.target_kl is not None:
-                mean = mean_over_ranks(torch.stack(list(divergences.values())) / n_minibatches)
-                if float(mean.max()) > self.value_of("target_kl"):
+                total, count = mean_over_ranks(torch.stack(list(divergences.values()))).unbind(1)
+                if float((total / count.clamp(min=1.0)).max()) > self.value_of("target_kl"):
                     break
         if not self.in_critic_burn_in and batch_idx % N_PER_MEASUREMENT == 0:
             self._record_change(minibatch)

@@ -20,6 +20,7 @@ from maze_pl.core.batches import Evaluation, Experience
 from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
+from maze_pl.core.unsuitable_features import refuse_unsuitable_trainer
 from maze_pl.modules.coefficients import Coefficients
 from maze_pl.modules.described_statistics import descriptions_of
 from maze_pl.modules.hooks import AlgorithmHooks
@@ -35,6 +36,8 @@ from maze_pl.modules.schedulers import Schedulers
 from maze_pl.schedules import Coefficient
 from maze_pl.schedules.coefficient import Check
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
+
+_COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`
 
 
 class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
@@ -113,9 +116,10 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         require_fitting_data(self, self._learned_type, data)
 
     def setup(self, stage: str) -> None:
-        """Refuse data that does not fit; make this rank leave the others in an orderly way."""
+        """Refuse an unsuitable trainer or data; make this rank leave the others in order."""
         leave_at_exit()
         if stage == "fit" and self._trainer is not None:
+            refuse_unsuitable_trainer(self.trainer)
             self.check_data_module(getattr(self.trainer, "datamodule", None))
 
     # ----------------------------------------------------------------------------------------------- schedules
@@ -363,6 +367,12 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
             monitored=self._schedulers.save(checkpoint),
             ranks=[own] if alone else gather_objects(own),
         )
+        self._count_in(checkpoint, self.env_steps)
+
+    def _count_in(self, checkpoint: dict[str, Any], env_steps: int) -> None:
+        """Set the count in the weights, which may be an average with the count of a copy."""
+        if _COUNT in checkpoint["state_dict"]:
+            checkpoint["state_dict"][_COUNT] = torch.tensor(env_steps)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state added by `on_save_checkpoint`.
@@ -374,6 +384,9 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         if entry is None or "class_path" not in entry:  # of another program or kind of module
             return
         self.env_steps = entry["env_steps"]
+        self._count_in(checkpoint, self.env_steps)  # Lightning loads the weights after this
+        if self._trainer is not None and self.trainer.precision == "64-true":
+            self.double()  # which Lightning does after it has loaded the weights: they would be rounded
         self._statistics.load_state_dict(entry["statistics"])
         self._schedulers.load(entry["monitored"])
         self._restored = entry

@@ -20,7 +20,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
-from maze_pl.distributions.probability_distribution import choice_sizes
+from maze_pl.distributions.probability_distribution import choice_sizes, masked_by_network
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
@@ -83,7 +83,8 @@ class SAC(AlgorithmModule):
         entropy_tuning: Learn alpha, so that the entropies approach their targets.
         target_entropy_multiplier: Multiplier of the target entropies. These are minus the number of
             components for a continuous head, whose box counts as [-1, 1] in each component, and
-            0.98 times the maximum entropy over the allowed options for a discrete head.
+            0.98 times the maximum entropy over the allowed options for a discrete head: those that
+            neither a mask of the environment nor the network excludes.
         entropy_coef_lr: Learning rate of log(alpha).
         networks: Composer that builds policy and critic; `auto`, the default, for networks that
             fit the spaces.
@@ -323,7 +324,8 @@ class SAC(AlgorithmModule):
     def _target_entropy(self, head: ProbabilityDistribution) -> Tensor:
         """Target of the mean entropy of a head."""
         if isinstance(head, Maskable):
-            uniform = type(head)(torch.zeros_like(head.logits), head.action_space, mask=head.mask)
+            even = torch.where(masked_by_network(head.logits), head.logits, 0.0)
+            uniform = type(head)(even, head.action_space, mask=head.mask)
             return uniform.entropy().mean() * (0.98 * self.target_entropy_multiplier)
         space: Any = head.action_space
         scale = np.subtract(space.high, space.low, dtype=np.float64) / 2

@@ -44,6 +44,7 @@ class Schedulers:
         self._rates: list[list[float]] = []  # by optimiser and group, in the current batch
         self._learning_rate = 0.0
         self._in_batch = False
+        self._finished_epoch: int | None = None  # the last one that was finished
         self._counts: list[int | None] = []  # step count of each scheduler after its last step
         self._restored: dict[str, float] = {}  # monitored values from a checkpoint, until there are later ones
 
@@ -93,7 +94,8 @@ class Schedulers:
         if self._module.trainer.ckpt_path is None:
             self._restored = {}
         self._refuse_undeclared_kpis()
-        self._in_batch, self._counts = False, [_count(config) for config in self._configs]
+        self._in_batch, self._finished_epoch = False, None
+        self._counts = [_count(config) for config in self._configs]
 
     def _refuse_undeclared_kpis(self) -> None:
         data = getattr(self._module.trainer, "datamodule", None)
@@ -163,15 +165,23 @@ class Schedulers:
             ValueError: The monitored value does not exist.
         """
         trainer = self._module.trainer
+        if self._finished_epoch == trainer.current_epoch:  # by `save`
+            return
+        self._finished_epoch = trainer.current_epoch
         if trainer.is_last_batch or trainer.fit_loop.batch_idx + 1 == trainer.num_training_batches:
             self._step("epoch", trainer.current_epoch + 1, by_value=True)
 
-    def _step(self, interval: str, number: int, by_value: bool = False) -> None:
+    def _due(self, interval: str, number: int, by_value: bool = False) -> list[LRSchedulerConfig]:
+        """Return the schedulers to be stepped after a number of batches or epochs."""
+        due: list[LRSchedulerConfig] = []
         for config in self._configs:
-            is_due = config.interval == interval and number % config.frequency == 0
-            waits = config.reduce_on_plateau and interval == "epoch"
-            if not is_due or waits != by_value:
-                continue
+            waits = config.reduce_on_plateau and config.interval == "epoch"
+            if config.interval == interval and number % config.frequency == 0 and waits == by_value:
+                due.append(config)
+        return due
+
+    def _step(self, interval: str, number: int, by_value: bool = False) -> None:
+        for config in self._due(interval, number, by_value):
             value = self._monitored(config) if config.reduce_on_plateau else None
             if value is not None or not config.reduce_on_plateau:
                 self._module.lr_scheduler_step(config.scheduler, value)
@@ -195,7 +205,7 @@ class Schedulers:
     # ---------------------------------------------------------------------------------------------------- checkpoints
 
     def save(self, checkpoint: dict[str, Any]) -> dict[str, float]:
-        """Update the states in a checkpoint if the batch has not been finished.
+        """Update the states in a checkpoint if the batch or the epoch has not been finished.
 
         Args:
             checkpoint: Checkpoint made by Lightning, on each rank.
@@ -209,9 +219,10 @@ class Schedulers:
         progress: Any = trainer.fit_loop.epoch_loop.batch_progress.current
         if self._in_batch and progress.processed == progress.ready:  # callbacks save before the module's own hook
             self.finish_batch()
-            if states:
-                checkpoint["optimizer_states"] = [trainer.strategy.optimizer_state(one) for one in trainer.optimizers]
-                checkpoint["lr_schedulers"] = [config.scheduler.state_dict() for config in self._configs]
+            self._update_states(checkpoint)
+        elif self._epoch_waits():
+            self.finish_epoch()
+            self._update_states(checkpoint)
         elif self._in_batch:
             for state, rates in zip(states, self._rates, strict=False):
                 for group, rate in zip(state["param_groups"], rates, strict=True):
@@ -219,6 +230,24 @@ class Schedulers:
         known: dict[str, Any] = {**self._restored, **trainer.callback_metrics}
         names = {str(config.monitor) for config in self._configs if config.reduce_on_plateau}
         return {name: float(known[name]) for name in names if name in known}
+
+    def _epoch_waits(self) -> bool:
+        """True between an epoch's end and `finish_epoch`, if the monitored values are known."""
+        trainer = self._module.trainer
+        epochs: Any = trainer.fit_loop.epoch_progress.current
+        is_open = epochs.completed < epochs.processed == epochs.ready
+        if not is_open or self._finished_epoch == trainer.current_epoch:
+            return False
+        due = self._due("epoch", trainer.current_epoch + 1, by_value=True)
+        return all(str(config.monitor) in trainer.callback_metrics for config in due)
+
+    def _update_states(self, checkpoint: dict[str, Any]) -> None:
+        """Replace the states of optimisers and schedulers in a checkpoint, unless it has none."""
+        trainer = self._module.trainer
+        if checkpoint.get("optimizer_states"):
+            states = [trainer.strategy.optimizer_state(one) for one in trainer.optimizers]
+            schedulers = [config.scheduler.state_dict() for config in self._configs]
+            checkpoint.update(optimizer_states=states, lr_schedulers=schedulers)
 
     def load(self, monitored: dict[str, float]) -> None:
         """Restore the monitored values of a checkpoint, which Lightning does not keep."""

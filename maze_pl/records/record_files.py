@@ -148,15 +148,16 @@ class SpacesTrajectoryRecord:
             flags |= (not np.array_equal(getattr(self, name), usual)) << bit
         place, agent = (keys.index(actor.step_key), actor.agent_id) if actor else (0, 0)
         description = self.spec.to_dict()
-        if provenance is not None:
-            description |= {PROVENANCE_KEY: dict(provenance)}
-        texts = json.dumps(description, separators=(",", ":")).encode(), self.episode_id.encode()
+        plain = _json(description)
+        origin = {} if provenance is None else {PROVENANCE_KEY: dict(provenance)}
+        texts = _json(description | origin) if origin else plain, self.episode_id.encode()
         content = bytearray(FIXED.pack(n, self.last_env_time, agent, place, *map(len, texts), flags))
         content += b"".join(texts)
         for tree, name, kind, shape in self._arrays(flags):
             if np.shape(tree[name]) != shape:
                 raise ValueError(f"{name} of {self.episode_id} has shape {np.shape(tree[name])}, expected {shape}")
             content += bytes(-len(content) % 8) + np.asarray(tree[name], kind).tobytes()
+        _described(plain, _most_bytes(content))
         self.check()
         return bytes(content)
 
@@ -169,7 +170,7 @@ class SpacesTrajectoryRecord:
         """
         n, env_time, agent, place, n_spec, n_id, flags = FIXED.unpack_from(body)
         start, at = FIXED.size + n_spec, FIXED.size + n_spec + n_id
-        spec = _described(bytes(body[FIXED.size : start]), 1 << max(20, len(body).bit_length()))
+        spec = _described(bytes(body[FIXED.size : start]), _most_bytes(body))
         smallest = min(_act_size(step) for step in spec.steps.values())
         if not 0 < n <= (len(body) - at) // max(1, smallest):
             raise ValueError(f"an episode of {n} acts cannot be in {len(body)} bytes")
@@ -180,8 +181,11 @@ class SpacesTrajectoryRecord:
         record = SpacesTrajectoryRecord(*values)
         for tree, name, kind, shape in record._arrays(flags):
             at += -at % 8
-            tree[name] = np.frombuffer(body, kind, math.prod(shape), at).reshape(shape)  # raises if bytes are missing
-            at += tree[name].nbytes
+            is_bool = kind == np.bool_  # a forged byte may be neither 0 nor 1
+            kind = "u1" if is_bool else kind
+            array = np.frombuffer(body, kind, math.prod(shape), at)  # raises if bytes are missing
+            tree[name] = (array != 0 if is_bool else array).reshape(shape)
+            at += array.nbytes
         if len(body) - at >= 16:
             raise ValueError(f"{len(body) - at} of its {len(body)} bytes are not part of any array")
         record.actor_done = record.actor_done != 0
@@ -246,6 +250,16 @@ def _usual(n: int) -> list[Any]:
     return [np.zeros(n, np.int64), np.zeros(n, np.int64), np.arange(n), np.zeros(n), np.zeros(n, np.bool_), None]
 
 
+def _json(description: Mapping[str, Any]) -> bytes:
+    """Encode the description of an episode."""
+    return json.dumps(description, separators=(",", ":")).encode()
+
+
+def _most_bytes(body: bytearray) -> int:
+    """Upper bound in bytes of one observation and action of each sub-step in an encoded episode."""
+    return 1 << max(24, len(body).bit_length())  # an episode may lack acts of a sub-step with large images
+
+
 @functools.lru_cache(maxsize=8)
 def _described(text: bytes, n_bytes: int) -> Spec:
     """Specification that a file describes; built once for all files with the same description.
@@ -261,7 +275,7 @@ def _described(text: bytes, n_bytes: int) -> Spec:
         if part.get("type") in ("box", "multi_binary"):
             kind, shape = np.dtype(part.get("dtype", "int8")), part["shape"]
             n_bytes -= kind.itemsize * math.prod(shape)
-            if n_bytes < 0 or kind.kind not in "iuf" or any(type(size) is not int or size < 0 for size in shape):
+            if n_bytes < 0 or kind.kind not in "iufb" or any(type(size) is not int or size < 0 for size in shape):
                 raise ValueError(f"a space of type {kind.name} and shape {shape} does not fit into this file")
         return part
 

@@ -13,7 +13,7 @@ import torch
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.core.spaces import space_to_dict
+from maze_pl.core.spaces import space_to_dict, without_integer_types
 from maze_pl.core.spec import Spec, fitting_masks
 from maze_pl.envs.building import class_of, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
@@ -207,5 +207,6 @@ def _masks_exist(wrapper: ActionMasksWrapper) -> bool:
 
 
 def _shape(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a description of a space without bounds, which do not matter to networks."""
-    return {name: value for name, value in space.items() if name not in ("low", "high")}
+    """Return a description of a space without bounds and integer types, which networks do not need."""
+    plain = without_integer_types(space)
+    return {name: value for name, value in plain.items() if name not in ("low", "high")}

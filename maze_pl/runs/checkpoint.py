@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sys
 import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
 from maze_pl.config.search_path import ConfigurationError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _DAMAGES = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
 """Errors of `zipfile` for damaged archives."""
+BEST: Final = "best"
+LAST: Final = "last"
 
 
 def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "last")) -> Path:
@@ -70,6 +73,39 @@ def best_or_last(run_dir: str | Path) -> Path:
     return path
 
 
+def named_checkpoint(location: str | Path, name: str = BEST) -> Path:
+    """Return the checkpoint that an option names.
+
+    Args:
+        location: A run directory; or a checkpoint, if no other one is named.
+        name: `best` (or, with a message, the last one if there is no best), `last`, a file, or the
+            name of another checkpoint in the run directory, without its suffix.
+
+    Raises:
+        ConfigurationError: There is no such file, or two checkpoints are given.
+    """
+    if name == BEST:
+        return best_or_last(location)
+    if Path(location).is_file():
+        remedy = f"name no other one ({name}), or give its run directory"
+        raise ConfigurationError(f"{location} is a checkpoint: {remedy}")
+    if name == LAST:
+        return checkpoint_path(location, (LAST,))
+    paths = (Path(name), Path(location, "checkpoints", f"{name}.ckpt"))
+    for path in paths:
+        if path.is_file():
+            return path
+    require_single_run(Path(location))
+    fault = f"neither {paths[0]} nor {paths[1]} is a file"
+    raise ConfigurationError(f"there is no checkpoint {name}: {fault}")
+
+
+def checkpoint_digest(path: Path) -> str:
+    """Return the SHA-256 digest of a checkpoint's file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint, or the best one of a run directory, to the CPU.
 
@@ -107,11 +143,17 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 def write_checkpoint(trainer: pl.Trainer, path: str | Path) -> None:
     """Write a checkpoint, replacing the previous one atomically; all ranks must call it.
 
+    A symbolic link is replaced as well, so that the file that it names stays as it is.
+
     Raises:
         OSError: It cannot be written, for example because the disk is full.
     """
     try:
-        with replaced(path) if trainer.is_global_zero else contextlib.nullcontext(path) as part:
+        with contextlib.ExitStack() as stack:
+            part = Path(path)
+            if trainer.is_global_zero:
+                # a link to another checkpoint is replaced, not that checkpoint
+                part = stack.enter_context(replaced(path, follows_links=False))
             trainer.save_checkpoint(part, weights_only=False)
     except OSError as error:
         kept = "the previous version is kept" if Path(path).is_file() else "there was no previous version"

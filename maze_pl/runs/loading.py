@@ -59,6 +59,7 @@ def load(path: str | Path, *, trust: bool = False, objects: Mapping[str, Any] | 
         raise ConfigurationError(f"{path} has no agent: its module is not an AlgorithmModule")
     module = _make(config["model"], AlgorithmModule, path, trust, objects, spec=Spec.from_dict(entry["spec"]))
     module.load_state_dict(checkpoint["state_dict"])
+    module.env_steps = entry["env_steps"]  # in weights of earlier versions, that of a copy
     return cast("AlgorithmModule", module.eval())
 
 

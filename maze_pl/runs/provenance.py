@@ -84,8 +84,9 @@ def is_provenance(value: Any) -> TypeGuard[Provenance]:
         return False
     if not isinstance(value.get("versions"), dict) or not isinstance(value.get("git"), dict | None):
         return False
+    parts = all(isinstance(value.get(name, {}), dict) for name in ("machine", "checkpoint"))
     texts = all(isinstance(value.get(name, ""), str) for name in ("started", "configuration", "summary", "step_unit"))
-    return texts and isinstance(value.get("machine", {}), dict)
+    return texts and parts
 
 
 def _versions() -> dict[str, str]:

@@ -142,6 +142,7 @@ class _Player:
         step_timeout: Seconds that an environment may take for a step or a reset; None means no
             limit.
         acting: `deterministic` and `temperature`.
+        keeps_wrappers: Whether wrappers keep their state from one group to the next.
     """
 
     def __init__(
@@ -153,8 +154,10 @@ class _Player:
         seed: int,
         step_timeout: float | None,
         acting: dict[str, Any],
+        keeps_wrappers: bool = False,
     ) -> None:
         self.policy = policy
+        self._keeps_wrappers = keeps_wrappers
         self._asks_for_envs = isinstance(policy, EnvPolicy)  # asking a protocol for each act takes long
         self._asks_for_states = isinstance(policy, MazeStatePolicy)
         self.seed = seed
@@ -168,6 +171,8 @@ class _Player:
         """Play a group of episodes, each in a separate environment."""
         self.first = episodes.start
         generator = torch.Generator().manual_seed(derive_seed(self.seed, "policy", self.first))
+        if not self._keeps_wrappers:
+            self.vector.reset_wrappers()
         with evaluation_mode(self.policy):
             summaries = play_episodes(self.vector, self, episodes, generator=generator, deterministic=False)
         recorded = self.vector.of_each(_recorded, range(len(summaries)))
@@ -318,7 +323,7 @@ def rollout(
     acting = {"deterministic": deterministic, "temperature": temperature}
 
     def make_player(policy: Any, *_: Any) -> _Player:
-        return _Player(policy, make, group_size, spec, seed, step_timeout, acting)
+        return _Player(policy, make, group_size, spec, seed, step_timeout, acting, keeps_wrappers=is_single)
 
     starts = range(first_episode, end, group_size)
     groups = [range(start, min(start + group_size, end)) for start in starts]

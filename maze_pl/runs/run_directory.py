@@ -10,6 +10,8 @@ from typing import Final
 
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 
+from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
+from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
 from maze_pl.system.atomic_files import PART_SUFFIX, RUN_DIR_VARIABLE
 
@@ -26,6 +28,7 @@ def run_directory(
     requested: str | None,
     experiment: str | None,
     undo: contextlib.ExitStack,
+    is_training: bool = True,
 ) -> str:
     """Return the directory of this run, the same in all processes of this machine.
 
@@ -34,6 +37,7 @@ def run_directory(
         requested: Directory that the user asked for, if any.
         experiment: Folder under `outputs` in which a new directory is made otherwise.
         undo: On closing, removes directories that were made for this run and are still empty.
+        is_training: Whether it could continue what a requested directory holds.
 
     Raises:
         ConfigurationError: A new run would write into a directory that is not empty, or the
@@ -52,12 +56,40 @@ def run_directory(
         path = new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first, undo)
     else:
         path = Path(requested)
-        if is_first and path.is_dir() and any(file.name != _LOCK for file in path.iterdir()):
-            remedy = f"choose another one, or continue its run with `maze-pl fit --resume {path}`"
-            raise ConfigurationError(f"the run directory {path} is not empty: {remedy}")
+        if is_first:
+            require_empty(path, is_training)
         undo.enter_context(removed_if_empty(path))
     os.environ[RUN_DIR_VARIABLE] = str(path)
     return str(path)
+
+
+def require_empty(path: Path, is_training: bool = True) -> None:
+    """Refuse a directory with files, other than the lock of a run.
+
+    Args:
+        path: The directory, which may be missing.
+        is_training: Whether the message says how to continue a run in the directory.
+
+    Raises:
+        ConfigurationError: It is not empty.
+    """
+    if not path.is_dir() or all(file.name == _LOCK for file in path.iterdir()):
+        return
+    if not is_training:
+        remedy = "choose one that does not exist or is empty"
+        raise ConfigurationError(f"the folder {path} is not empty: {remedy}")
+    remedy = "choose another one"
+    if (path / SWEEP_FILE).is_file():
+        remedy += f", or continue its sweep with `maze-pl sweep --resume {path}`"
+    elif (path / SEEDS_FILE).is_file() or _is_run(path):
+        remedy += f", or continue its run with `maze-pl fit --resume {path}`"
+    raise ConfigurationError(f"the run directory {path} is not empty: {remedy}")
+
+
+def _is_run(path: Path) -> bool:
+    """True if training has written to a directory; a rollout also writes the configuration."""
+    has_trained = (path / "checkpoints").is_dir() or (path / "run.log").is_file()
+    return has_trained and (path / RUN_CONFIG).is_file()
 
 
 def new_directory(experiment: Path, is_made: bool, undo: contextlib.ExitStack) -> Path:
@@ -132,14 +164,19 @@ def last_checkpoint(run_dir: str, folder: str | None = None) -> str | None:
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Lock a run directory, so that no other process trains in it.
+def claimed(path: Path, keeps_lock_file: bool = True) -> Iterator[None]:
+    """Lock a run directory, so that no other process writes to it.
 
     The lock ends with the process that holds it, however that ends. Its file is removed if the run
     has written nothing else. All other files stay, even if the run fails, as they may tell why.
 
+    Args:
+        path: The directory, which is made if it is missing.
+        keeps_lock_file: False if nothing is written to the directory later, so that the lock's file
+            is removed in any case.
+
     Raises:
-        ConfigurationError: The directory cannot be written, or another process trains in it.
+        ConfigurationError: The directory cannot be written, or another process writes to it.
     """
     lock_file = path / _LOCK
     with contextlib.ExitStack() as stack:
@@ -149,7 +186,7 @@ def claimed(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            process = f"process {lock.read().decode().strip()} trains in it"
+            process = f"process {lock.read().decode().strip()} writes to it"
             remedy = "wait for it, or stop it with SIGINT or SIGTERM"
             raise ConfigurationError(f"the run directory {path} is in use: {process}; {remedy}") from None
         except OSError as error:
@@ -164,5 +201,5 @@ def claimed(path: Path) -> Iterator[None]:
             with removed_if_empty(path / "checkpoints"):
                 yield
         finally:
-            if list(path.iterdir()) == [lock_file]:
+            if not keeps_lock_file or list(path.iterdir()) == [lock_file]:
                 lock_file.unlink()

@@ -139,7 +139,8 @@ class DecisionServer:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         expected = self._options.token.encode()
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), expected):
+        came = given.strip().encode("latin-1")  # the bytes of the header, which Starlette reads as Latin-1
+        if scheme.lower() != "bearer" or not hmac.compare_digest(came, expected):
             raise RequestError("send the header `Authorization: Bearer TOKEN` with the server's token", status=401)
 
     # --------------------------------------------------------------------------------------------- decisions

@@ -53,13 +53,18 @@ def _from_json(body: bytes) -> dict[str, Any]:
 
 
 def _from_npz(body: bytes) -> dict[str, Any]:
-    """Read an archive without unpickling, and without allocating more than the body's size."""
+    """Read an archive without unpickling, and without holding more than the body's size, also if entries overlap."""
     content: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
-            for info in archive.infolist():
+            entries = archive.infolist()
+            n_bytes = sum(info.file_size for info in entries)
+            for info in entries:
                 if info.compress_type != zipfile.ZIP_STORED:
                     raise RequestError(f"{info.filename[:80]!r} is compressed; write the archive by numpy.savez")
+                if n_bytes > len(body):
+                    fault = f"its entries have {n_bytes} bytes, the body has {len(body)}"
+                    raise RequestError(f"the body is not a valid archive of numpy.savez: {fault}", status=400)
                 name = info.filename.removesuffix(".npy")
                 group, _, member = name.partition("/")
                 value = _array(archive.read(info), name)
@@ -80,7 +85,10 @@ def _array(data: bytes, name: str) -> Array:
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise RequestError(f"{name[:80]!r} has version {version} of NumPy's format, expected 1.0 or 2.0")
-    shape, is_fortran, dtype = _HEADERS[version](stream)
+    try:
+        shape, is_fortran, dtype = _HEADERS[version](stream)
+    except Exception as error:  # NumPy parses a Python literal, whose faults are of many types
+        raise RequestError(f"{name[:80]!r} has an invalid header: {error}", name, 400) from None
     if dtype.hasobject:
         raise RequestError(f"{name[:80]!r} holds Python objects, expected numbers", name)
     content = data[stream.tell() :]

@@ -21,11 +21,13 @@ _ERROR: Final = {
 _REFUSALS: Final = {
     "400": "The body cannot be read.",
     "401": "The token is missing or wrong.",
+    "403": "The server has no token, which this request needs.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
     "415": "The content type is unknown.",
     "422": "A field is wrong; `field` names it.",
 }
+_REFUSALS_OF_ACTS: Final = [code for code in _REFUSALS if code != "403"]
 
 
 def _array(item: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
@@ -46,8 +48,15 @@ def _space(space: Mapping[str, Any], is_mask: bool) -> dict[str, Any]:
     if space["type"] == "box":
         limits = np.iinfo(dtype)
         return _array({"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, shape)
-    item = {"type": "integer", "minimum": int(np.max(low)), "maximum": int(np.min(high))}
-    return _array(item, shape)
+    return _choices(np.broadcast_to(low, shape), np.broadcast_to(high, shape))
+
+
+def _choices(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Schema of an array of integers, each within its bounds."""
+    if (low == low.flat[0]).all() and (high == high.flat[0]).all():
+        return _array({"type": "integer", "minimum": int(low.flat[0]), "maximum": int(high.flat[0])}, low.shape)
+    parts = [_choices(*bounds) for bounds in zip(low, high, strict=True)]
+    return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
 
 
 def _sized(schema: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
@@ -80,8 +89,9 @@ def _requests(step: Mapping[str, Any], max_batch: int, is_only: bool, in_episode
         properties["observation"] = {"type": "object", "properties": parts, "required": list(parts)}
         properties["uniforms"] = _sized(_array(uniform, (step["n_uniforms"],)), limit)
         properties["agent_id"] = _sized(agent, limit)
-        if state and not in_episode and not is_batch:
-            properties["state"] = {"type": "object", "properties": state, "required": list(state)}
+        if state and not in_episode:
+            parts = {name: _sized(schema, limit) for name, schema in state.items()}
+            properties["state"] = {"type": ["object", "null"], "properties": parts, "required": list(parts)}
         required = ["observation"] if is_only else ["observation", "step_key"]
         schemas.append(
             {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -123,14 +133,14 @@ def description_of(manifest: Mapping[str, Any], max_batch: int, with_token: bool
     act: dict[str, Any] = {
         "summary": "Decide on an observation, or on a batch",
         "requestBody": {"required": True, "content": {JSON: {"schema": {"anyOf": schemas[False]}}}},
-        "responses": _answers({"200": decided}, *_REFUSALS),
+        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS),
     }
     episode = {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     act_in_episode: dict[str, Any] = {
         "summary": "Decide on the next observation of an episode",
         "parameters": [episode],
         "requestBody": {"required": True, "content": {JSON: {"schema": {"anyOf": schemas[True]}}}},
-        "responses": _answers({"200": decided}, *_REFUSALS, "404"),
+        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS, "404"),
     }
     begun = _object("The episode has begun.", {"episode": {"type": "string"}, "max_age": {"type": "number"}})
     text = {"description": "Metrics of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}

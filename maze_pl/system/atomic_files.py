@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -25,13 +26,16 @@ def write_file(path: str | Path, content: bytes) -> None:
     Args:
         path: The file; its folders are created.
         content: The whole content.
+
+    Raises:
+        OSError: It cannot be written, or it is not a regular file; see `replaced`.
     """
     with replaced(path) as part:
         part.write_bytes(content)
 
 
 @contextlib.contextmanager
-def replaced(path: str | Path) -> Iterator[Path]:
+def replaced(path: str | Path, follows_links: bool = True) -> Iterator[Path]:
     """Replace a file atomically by one written under another name; no change on failure.
 
     Returns once the file is on the disk, so that it also survives a power failure. That takes 10 to
@@ -39,11 +43,18 @@ def replaced(path: str | Path) -> Iterator[Path]:
 
     Args:
         path: The file; its folders are created.
+        follows_links: Whether the file that a symbolic link names is replaced, not the link.
 
     Yields:
         The path to write to.
+
+    Raises:
+        OSError: It cannot be written, or it is a device, a pipe or a folder.
     """
     path = Path(path)
+    require_replaceable(path)
+    if follows_links:
+        path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}{PART_SUFFIX}")
     try:
@@ -51,6 +62,27 @@ def replaced(path: str | Path) -> Iterator[Path]:
         put_in_place(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def require_replaceable(path: Path) -> None:
+    """Refuse a path that a file must not replace.
+
+    Args:
+        path: A path, or a symbolic link to one, which may be missing.
+
+    Raises:
+        OSError: It exists, and is not a regular file but a device, a pipe, a socket or a folder; or
+            it is a symbolic link that ends nowhere, because it leads back to itself.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        fault = "it is a device, a pipe or a socket, which a file would replace"
+        raise OSError(errno.EINVAL, fault, str(path))
 
 
 def put_in_place(part: Path, path: Path) -> None:

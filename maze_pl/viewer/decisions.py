@@ -17,7 +17,7 @@ from maze_pl.agents.acting import HasProbabilities
 from maze_pl.agents.network_io import state_shapes
 from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import PolicyBatch, evaluation_mode
+from maze_pl.core.policy import Policy, PolicyBatch, evaluation_mode
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution, ProbabilityDistribution
 from maze_pl.modules import AlgorithmModule
@@ -104,9 +104,8 @@ def _of_others(
     acts = acts_of(record, key)
     if not len(acts):
         return {}
-    batch = PolicyBatch(key, record.observation[key], record.agent_id[acts])
     found: dict[str, HeadDecisions] = {}
-    for head, given in policy.probabilities(batch, temperature).items():
+    for head, given in _probabilities(policy, key, record, temperature).items():
         space = record.spec.steps[key].action_space[head]
         choices = given if isinstance(given, list) else [np.asarray(given)]
         start = getattr(space, "start", 0)
@@ -120,6 +119,45 @@ def _of_others(
             most_likely = (indices.reshape(len(acts), *(space.shape or ())) + start).astype(np.float32)
         found[head] = HeadDecisions(type(policy).__name__, most_likely, probabilities)
     return found
+
+
+def _probabilities(
+    policy: HasProbabilities, key: StepKey, record: SpacesTrajectoryRecord, temperature: float
+) -> dict[str, Any]:
+    """Return what a custom policy says of all acts of a sub-step; one with a state is asked act after act."""
+    agents = record.agent_id[acts_of(record, key)]
+    observation = record.observation[key]
+    sequences = [np.flatnonzero(agents == agent) for agent in np.unique(agents)]
+    found: list[dict[str, Any]] = []
+    asked: list[Array] = []
+    state: dict[str, Array] | None = None
+    for place in range(max(len(rows) for rows in sequences)):
+        still_acts = [len(rows) > place for rows in sequences]
+        rows = np.array([rows[place] for rows in sequences if len(rows) > place])
+        if state is not None:
+            state = {name: values[still_acts] for name, values in state.items()}
+        sequences = [rows for rows in sequences if len(rows) > place]
+        seen = {name: values[rows] for name, values in observation.items()}
+        batch = PolicyBatch(key, seen, agents[rows], state, np.full(len(rows), place == 0))
+        state = _state_after(policy, batch)
+        if place == 0 and state is None:
+            return policy.probabilities(PolicyBatch(key, observation, agents), temperature)
+        found.append(policy.probabilities(batch, temperature))
+        asked.append(rows)
+    order = np.argsort(np.concatenate(asked))
+    return {head: _in_order([part[head] for part in found], order) for head in found[0]}
+
+
+def _state_after(policy: HasProbabilities, batch: PolicyBatch) -> dict[str, Array] | None:
+    """Return the policy state after an act; None for a policy without one."""
+    return policy.act(batch, deterministic=True).policy_state if isinstance(policy, Policy) else None
+
+
+def _in_order(parts: list[Any], order: Array) -> Any:
+    """Join the probabilities of a head, which are an array, or a list with one for each choice."""
+    if isinstance(parts[0], list):
+        return [np.concatenate(choice)[order] for choice in zip(*parts, strict=True)]
+    return np.concatenate(parts)[order]
 
 
 # ------------------------------------------------------------------------------------------------------------- values

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from maze_pl.core.checks import check_count
 from maze_pl.datamodules.environments import EnvironmentDataModule
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
+from maze_pl.runs.checkpoint import BEST, LAST, checkpoint_path, named_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
@@ -19,7 +19,6 @@ from maze_pl.viewer.frames import MODE, drawing_without_display, with_frames
 Actions = Literal["most_likely", "sampled", "both"]
 MOST_VIEWED_EPISODES: Final = 1000
 """Episodes of one view."""
-_CHECKPOINTS: Final = ("best", "last")
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def played_by_run(
         ConfigurationError: The run has no checkpoint, needs trust, or the second policy does not
             exist or fit.
     """
-    path = best_or_last(run_dir) if options.checkpoint == "best" else _checkpoint(run_dir, options.checkpoint)
+    path = named_checkpoint(run_dir, options.checkpoint)
     agent = load(path, trust=options.trust)
     both = options.actions == "both"
     stage = _Stage(path, options)
@@ -115,16 +114,9 @@ def played_by_run(
     return episodes, pairs
 
 
-def _checkpoint(run_dir: str | Path, name: str) -> Path:
-    """Return a checkpoint by its name in the run, or its path."""
-    if name not in _CHECKPOINTS and Path(name).is_file():
-        return Path(name)
-    return checkpoint_path(run_dir, (name,))
-
-
 def _second(run_dir: str | Path, name: str) -> Path | None:
     """Return the checkpoint of the policy to compare with; None if the name is that of another policy."""
-    if name in _CHECKPOINTS:
+    if name in (BEST, LAST):
         return checkpoint_path(run_dir, (name,))
     return checkpoint_path(name) if Path(name).exists() else None
 

@@ -1,6 +1,5 @@
 """Episodes from paths: run directories, folders of rollouts, and files of records."""
 
-import csv
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +13,16 @@ from maze_pl.config.trust import Trust, extend_import_path, import_folders
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import checkpoint_path, require_single_run
+from maze_pl.runs.checkpoint import BEST, LAST, checkpoint_digest, require_single_run
 from maze_pl.runs.loading import load
+from maze_pl.runs.provenance import recorded_provenance
+from maze_pl.runs.rollout_table import EPISODES_FILE, EpisodeRow, read_episode_table
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.episode import Episode, EventRows
 from maze_pl.viewer.events import rows_of_folder
 from maze_pl.viewer.playing import PlayOptions, played_by_run
 
 _RECORDS: Final = (".spaces", ".states")
-_EPISODES: Final = "episodes.csv"
 _MOST_READ: Final = 10
 """Episodes of a path that are read unless another number is given."""
 _LEVELS: Final = 3
@@ -95,7 +95,7 @@ def _read(path: Path, options: PlayOptions) -> list[Episode]:
             raise ConfigurationError(f"{path} has only state records, which are left out: {reason}; {remedy}")
         sys.stderr.write(f"maze-pl: state records, and with them pictures, are left out: {reason}; {remedy}\n")
     require_single_run(path)
-    if not files and (path / RUN_CONFIG).is_file() and not (path / _EPISODES).is_file():
+    if not files and (path / RUN_CONFIG).is_file() and not (path / EPISODES_FILE).is_file():
         raise ConfigurationError(f"the run {path} has no checkpoint yet, so that its agent cannot play")
     if not files:
         known = "a run directory of `maze-pl fit`, a folder of `maze-pl rollout`, or files of records"
@@ -141,7 +141,7 @@ class _Origin:
         kpi_calculator: Its calculator of KPIs.
     """
 
-    rows: dict[str, dict[str, str]]
+    rows: dict[str, EpisodeRow]
     events: dict[str, list[EventRows]]
     policy: str = ""
     agent: Any = None
@@ -153,11 +153,11 @@ class _Origin:
     def of(cls, path: Path, options: PlayOptions) -> "_Origin":
         """Read the folder of the rollout that a path belongs to."""
         candidates = [path, *path.resolve().parents[:_LEVELS]]
-        folder = next((one for one in candidates if (one / RUN_CONFIG).is_file() and (one / _EPISODES).is_file()), None)
+        tables = (one / EPISODES_FILE for one in candidates if (one / RUN_CONFIG).is_file())
+        folder = next((table.parent for table in tables if table.is_file()), None)
         if folder is None:
             return cls({}, {})
-        with (folder / _EPISODES).open(newline="", encoding="utf-8") as file:
-            rows = {row["episode_id"]: row for row in csv.DictReader(file) if row.get("episode_id")}
+        rows = read_episode_table(folder / EPISODES_FILE)
         events = rows_of_folder(folder / "event_logs")
         config = read(folder / RUN_CONFIG) or {}
         agent = _agent_of(folder, config, options)
@@ -185,21 +185,46 @@ def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any
     run = folder.parent.parent
     if config.get("policy") is not None or folder.parent.name != "rollouts" or not _is_run(run):
         return None
-    name = str(config.get("checkpoint") or "best")
-    preference = ("best", "last") if name == "best" else (name,)
-    try:
-        path = checkpoint_path(run, preference)
-    except ConfigurationError as error:
-        sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
-        return None
-    if path.stat().st_mtime > (folder / _EPISODES).stat().st_mtime:
-        sys.stderr.write(f"maze-pl: there are no probabilities: {path} is newer than the episodes in {folder}\n")
+    path = _checkpoint_of(folder, run, str(config.get("checkpoint") or BEST))
+    if path is None:
         return None
     try:
         return load(path, trust=options.trust)
     except ConfigurationError as error:
         sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
         return None
+
+
+def _checkpoint_of(folder: Path, run: Path, name: str) -> Path | None:
+    """Return the checkpoint that played a rollout; None, with a message, if it is gone or changed.
+
+    Args:
+        folder: Folder of the rollout. Its provenance holds the digest of the checkpoint, unless an
+            earlier version wrote it; then a checkpoint counts as changed if it is newer than the
+            episodes.
+        run: The run directory.
+        name: The checkpoint, as the rollout named it.
+    """
+    entries = [entry for entry in recorded_provenance(folder) if "checkpoint" in entry]
+    digest = entries[-1]["checkpoint"].get("sha256") if entries else None
+    names = (BEST, LAST) if name == BEST else (name,)
+    paths = [run / "checkpoints" / f"{one}.ckpt" for one in names]
+    if digest is not None:
+        paths += [run / "checkpoints" / Path(name).name, Path(name)]
+    paths = [path for path in paths if path.is_file()]
+    if not paths:
+        fault = f"the checkpoint {name} of {run} is missing"
+    elif digest is None:
+        if paths[0].stat().st_mtime <= (folder / EPISODES_FILE).stat().st_mtime:
+            return paths[0]
+        fault = f"{paths[0]} is newer than the episodes in {folder}"
+    else:
+        for path in paths:
+            if checkpoint_digest(path) == digest:
+                return path
+        fault = f"{paths[0]} is not the checkpoint that played the episodes in {folder}"
+    sys.stderr.write(f"maze-pl: there are no probabilities: {fault}\n")
+    return None
 
 
 def _env_of(folder: Path, config: dict[str, Any]) -> Any:
@@ -253,18 +278,11 @@ def _episodes(records: Sequence[Record], origin: _Origin) -> list[Episode]:
 
 def _describe(episode: Episode, number: int, origin: _Origin) -> None:
     """Add to an episode what the folder of its rollout says about it."""
-    row = origin.rows.get(episode.episode_id, {})
-    episode.name = f"{origin.policy or 'episode'} {row.get('episode', number)}"
+    row = origin.rows.get(episode.episode_id, EpisodeRow())
+    episode.name = f"{origin.policy or 'episode'} {row.number or number}"
     episode.events = origin.events.get(episode.episode_id, [])
     episode.renderer = origin.renderer
     episode.kpi_calculator = origin.kpi_calculator
-    known = dict(row)
-    for name in ("episode", "episode_id", "env_steps"):
-        known.pop(name, None)
-    seed = known.pop("seed", "")
-    episode.seed = int(seed) if seed.isdigit() else None
-    total = known.pop("return", "")
-    episode.total_reward = float(total) if total else None
-    if None in known:  # cells without a name: the others may be in wrong columns, too
-        known.clear()
-    episode.kpis = {name: float(value) for name, value in known.items() if value}
+    episode.seed = row.seed
+    episode.total_reward = row.total_reward
+    episode.kpis = dict(row.kpis)

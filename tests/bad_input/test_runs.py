@@ -29,7 +29,7 @@ def test_a_directory_in_which_a_process_trains_is_refused_until_that_process_has
             time.sleep(0.05)
         assert main(RESUME) == 2
         message = capsys.readouterr().err.partition("maze-pl: error: ")[2]
-        assert f"the run directory run is in use: process {process.pid} trains in it" in message
+        assert f"the run directory run is in use: process {process.pid} writes to it" in message
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
     assert str(process.pid) in lock.read_text(encoding="utf-8")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -74,6 +76,14 @@ def test_the_manifest_says_what_the_bundle_is_and_leaves_to_its_caller(bundle: P
         "history_1_observation": {"dtype": "float32", "shape": [3, 4]},
         "started": {"dtype": "float32", "shape": []},
     }
+
+
+def test_any_checkpoint_can_be_exported(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(run / "checkpoints" / "last.ckpt", "mine.ckpt")
+    manifest = maze_pl.export(run, "agent.bundle", checkpoint="mine.ckpt", episodes=1, max_steps=5)
+    assert manifest["checkpoint"]["name"] == "mine.ckpt"
+    assert manifest["checkpoint"]["sha256"] == hashlib.sha256(Path("mine.ckpt").read_bytes()).hexdigest()
 
 
 def test_graphs_name_no_files_of_the_machine_that_wrote_them(bundle: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from gymnasium import spaces
+
 from maze_pl.bundle.wrapper_roles import wrapper_roles
-from maze_pl.envs import GymMazeEnv, ObservationWrapper
+from maze_pl.envs import GymMazeEnv, ObservationWrapper, RewardWrapper
 from maze_pl.envs import wrappers as ours
 
 STACK = {"observation": "observation", "stack_steps": 2}
@@ -56,3 +59,62 @@ def test_without_arithmetic_wrappers_a_bundle_sees_the_outermost_observations() 
     env = ours.TimeLimitWrapper(GymMazeEnv("CartPole-v1"), 5)
     roles = wrapper_roles(ours.LogStatsWrapper(env))
     assert roles.outside is env
+
+
+class Halved(RewardWrapper):
+    """A wrapper of a user that changes rewards only."""
+
+    def reward(self, reward: float) -> float:
+        return reward / 2
+
+
+class Shifted(Halved):
+    """Also changes the first observation."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return {"observation": observation["observation"] + 1}, info
+
+
+class Renamed(Halved):
+    """Also declares other observations."""
+
+    @property
+    def observation_spaces_dict(self) -> Any:
+        inner = super().observation_spaces_dict
+        return {key: spaces.Dict({"other": space["observation"]}) for key, space in inner.items()}
+
+
+class Masked(Halved):
+    """Also declares masks."""
+
+    @property
+    def action_masks_dict(self) -> Any:
+        return {0: {"action": "mask"}}
+
+
+class Widened(Halved):
+    """Also changes the actions, in its constructor."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._action_spaces = {0: spaces.Dict({"action": spaces.Discrete(3)})}
+
+
+class Parted(Halved):
+    """Also changes actions."""
+
+    def step_in_parts(self, action: Any) -> Any:
+        return (yield {"action": 1 - action["action"]})
+
+
+def test_wrappers_of_users_that_change_rewards_only_are_left_out() -> None:
+    env = ours.SortedSpacesWrapper(Halved(ours.ObservationStackWrapper(GymMazeEnv("CartPole-v1"), [STACK])))
+    assert included(env) == ["SortedSpacesWrapper", "ObservationStackWrapper"]
+
+
+@pytest.mark.parametrize("kind", [Shifted, Renamed, Masked, Widened, Parted])
+def test_wrappers_that_also_change_something_else_are_the_callers(kind: Any) -> None:
+    roles = wrapper_roles(ours.LogStatsWrapper(kind(GymMazeEnv("CartPole-v1"))))
+    assert [role.note for role in roles.roles] == ["its code is not known to be arithmetic"]
+    assert included(ours.SortedSpacesWrapper(kind(GymMazeEnv("CartPole-v1")))) == ["SortedSpacesWrapper"]

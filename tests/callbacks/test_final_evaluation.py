@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maze_pl.__main__ import main
@@ -66,6 +67,11 @@ class History(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.returns.append(float(trainer.callback_metrics["eval/return"]))
+
+
+def test_callbacks_that_average_weights_must_come_before(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="EMAWeightAveraging comes after FinalEvaluation in the callbacks"):
+        fit(tmp_path, [BestCheckpoint(), FinalEvaluation(), EMAWeightAveraging()])
 
 
 def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> tuple[History, pl.Trainer]:

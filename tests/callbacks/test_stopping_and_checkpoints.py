@@ -11,9 +11,20 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
-from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, EvaluationCheck, LastCheckpoint, StopAtReturn
+from maze_pl.callbacks import (
+    BestCheckpoint,
+    EarlyStopping,
+    EpochTable,
+    EvaluationCheck,
+    LastCheckpoint,
+    StopAtReturn,
+    StopOnSignal,
+)
+from maze_pl.system.signals import StopSignals
 
 
 class Scripted(pl.LightningModule):
@@ -243,7 +254,7 @@ def test_early_stopping_follows_the_best_checkpoint(tmp_path: Path, mode: str, r
     fit(tmp_path / "count", [1.0], [counting, BestCheckpoint("eval_count"), LastCheckpoint()])
     assert counting.monitor == "eval_count"
     state = torch.load(tmp_path / "count" / "checkpoints" / "last.ckpt", weights_only=True)["callbacks"]
-    assert "EarlyStopping{'monitor': 'eval_count', 'mode': 'max'}" in state
+    assert "maze_pl.EarlyStopping{'monitor': 'eval_count', 'mode': 'max'}" in state
 
 
 def test_early_stopping_watches_what_it_is_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,8 +305,8 @@ class Longer(Scripted):
         return [0] * 4
 
 
-@pytest.mark.parametrize(("interval", "batches"), [(1, 3), (2, 6), (0.25, 3), (0.5, 6), (1.0, 12)])
-def test_patience_counts_evaluations_within_epochs(tmp_path: Path, interval: float, batches: int) -> None:
+@pytest.mark.parametrize(("interval", "batches"), [(1, 3), (2, 6), (0.25, 3), (0.5, 6), (1.0, 12), ("00:00:00:00", 3)])
+def test_patience_counts_evaluations_within_epochs(tmp_path: Path, interval: Any, batches: int) -> None:
     stopping = EarlyStopping(patience=2)
     trainer = pl.Trainer(
         default_root_dir=tmp_path,
@@ -318,6 +329,39 @@ def test_a_resumed_run_has_the_patience_that_it_is_given_now(tmp_path: Path) -> 
     fit(tmp_path, returns, [EarlyStopping(patience=1), LastCheckpoint()])
     last = str(tmp_path / "checkpoints" / "last.ckpt")
     assert fit(tmp_path, returns, [EarlyStopping(patience=3), LastCheckpoint()], ckpt_path=last).current_epoch == 4
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_early_stopping_of_lightning_works_besides_that_of_maze_pl(tmp_path: Path) -> None:
+    ours, theirs = EarlyStopping(patience=3), lightning.EarlyStopping("eval/return", mode="max", patience=9)
+    trainer = fit(tmp_path, [5.0, 1.0, 1.0], [theirs, ours, LastCheckpoint()])
+    assert (ours.wait_count, theirs.wait_count) == (2, 2)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    saved = torch.load(last, weights_only=True)
+    kept = saved["callbacks"].pop(ours.state_key)
+    for earlier in (False, True):  # versions without a key of maze_pl
+        key = "EarlyStopping{'monitor': 'eval/return', 'mode': 'max'}" if earlier else ours.state_key
+        torch.save({**saved, "callbacks": {**saved["callbacks"], key: kept}}, last)
+        resumed = [EarlyStopping(patience=3), LastCheckpoint()]
+        trainer = fit(tmp_path, [5.0] + [1.0] * 9, resumed, ckpt_path=str(last))
+        assert trainer.current_epoch == 4
+
+
+@pytest.mark.filterwarnings("ignore:.*multiple `ModelCheckpoint` callbacks")
+@pytest.mark.parametrize("first", ["last", "signal", "best"])
+def test_lightning_finds_the_best_checkpoint_whatever_the_order_of_callbacks(tmp_path: Path, first: str) -> None:
+    with StopSignals() as signals:
+        given = {"last": LastCheckpoint(), "signal": StopOnSignal(signals), "best": BestCheckpoint()}
+        order = sorted(given, key=lambda name: name != first)
+        trainer = fit(tmp_path, [1.0, 5.0, 3.0, 0.0], [given[name] for name in order], max_epochs=3)
+        trainer.validate(ckpt_path="best", verbose=False, weights_only=True)
+    assert trainer.lightning_module.weight == 2.0
+    assert LastCheckpoint().best_model_path == ""
+
+
+def test_checkpoints_that_are_written_later_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="AsyncCheckpointIO is not supported"):
+        fit(tmp_path, [1.0], [LastCheckpoint()], plugins=[AsyncCheckpointIO()])
 
 
 def test_the_table_says_when_the_policy_is_the_best_so_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,7 +43,7 @@ def test_help_begins_with_the_line_of_the_list(command: str, capsys: pytest.Capt
         ("rollout", "usage: maze-pl rollout [RUN_DIR] [options] Play"),
         ("check", "usage: maze-pl check [RUN_DIR] [options] Find"),
         ("compare", "usage: maze-pl compare [RUN_DIR|POLICY ...] [options] Play"),
-        ("new", "usage: maze-pl new [-h] DIR Create"),
+        ("new", "usage: maze-pl new [-h] [--structured] DIR Create"),
     ],
 )
 def test_usage_shows_what_a_command_takes(command: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def test_from_data_alone_the_best_clone_is_that_of_the_least_loss(capsys: pytest
     assert main([*CLONE, *ALONE, "--run_dir", "clone", "--early_stopping.patience", "5"]) == 0
     assert "new best eval/loss" in capsys.readouterr().out
     callbacks = torch.load("clone/checkpoints/best.ckpt", weights_only=True)["callbacks"]
-    assert "EarlyStopping{'monitor': 'eval/loss', 'mode': 'min'}" in callbacks
+    assert "maze_pl.EarlyStopping{'monitor': 'eval/loss', 'mode': 'min'}" in callbacks
     with Path("clone", "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     losses = [float(row["eval_ImitationEvents/policy_loss/substep_0"]) for row in rows]

@@ -29,6 +29,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def structured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("new") / "workshop"
+    assert main(["new", "--structured", str(directory)]) == 0
+    return directory
+
+
 def run(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
@@ -46,9 +53,29 @@ def test_it_has_an_environment_configurations_a_test_and_no_placeholder_left(pro
     assert "my_shop_2.stock.make_env" in (project / "configs" / "env" / "stock.yaml").read_text(encoding="utf-8")
 
 
-def test_the_command_says_what_to_do_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new", "shop"]) == 0
-    assert "cd shop\n  maze-pl fit --config ppo_stock\n" in capsys.readouterr().out
+def test_a_structured_project_has_the_same_kinds_of_files(structured: Path) -> None:
+    files = {path.relative_to(structured).as_posix() for path in structured.rglob("*") if path.is_file()}
+    assert files == {
+        *("README.md", "pyproject.toml", ".gitignore", "workshop/__init__.py", "workshop/repairs.py"),
+        "workshop/repairs_arrays.py",
+        *("configs/ppo_repairs.yaml", "configs/env/repairs.yaml", "configs/experiment/slow_sharpening.yaml"),
+        "tests/test_repairs.py",
+    }
+    assert not [name for name in files if "{{" in (structured / name).read_text(encoding="utf-8")]
+
+
+@pytest.mark.slow
+def test_the_tests_of_a_structured_project_pass(structured: Path) -> None:
+    result = run(structured, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(("options", "problem"), [([], "stock"), (["--structured"], "repairs")])
+def test_the_command_says_what_to_do_next(
+    options: list[str], problem: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "shop", *options]) == 0
+    assert f"cd shop\n  maze-pl fit --config ppo_{problem}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["stock", "Stock-Arrays", "test_shop", "a", "shop__2"])
@@ -67,22 +94,32 @@ def test_an_empty_folder_is_filled(folder: Path) -> None:
     assert (folder / "shop" / "shop" / "stock.py").is_file()
 
 
-def test_its_code_is_in_order(project: Path) -> None:
+@pytest.mark.parametrize("kind", ["project", "structured"])
+def test_its_code_is_in_order(kind: str, request: pytest.FixtureRequest) -> None:
     for command in (
         ["ruff", "check", "--isolated", "--line-length", "120", "."],
         ["ruff", "format", "--isolated", "--check", "--line-length", "120", "."],
     ):
-        result = run(project, str(SCRIPTS / command[0]), *command[1:])
+        result = run(request.getfixturevalue(kind), str(SCRIPTS / command[0]), *command[1:])
         assert result.returncode == 0, result.stdout
 
 
-def test_its_experiment_changes_the_delivery(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "experiment", "option"),
+    [("project", "slow_delivery", "delivery_days: 5"), ("structured", "slow_sharpening", "rest_hours: 2")],
+)
+def test_its_experiment_changes_the_simulation(
+    kind: str,
+    experiment: str,
+    option: str,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(project)
+    monkeypatch.chdir(request.getfixturevalue(kind))
     with pytest.raises(SystemExit, match="0"):
-        main(["fit", "--config", "experiment/slow_delivery", "--print_config"])
-    assert "delivery_days: 5" in capsys.readouterr().out
+        main(["fit", "--config", f"experiment/{experiment}", "--print_config"])
+    assert option in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -99,6 +136,7 @@ def test_its_experiment_changes_the_delivery(
         ("shop-", "no underscore last"),
         ("test_stock", "another folder or file of the project"),
         ("Test-Stock", "another folder or file of the project"),
+        ("test_repairs", "another folder or file of the project"),
         ("torch", "is used by an installed package"),
         ("json", "is used by an installed package"),
         ("sys", "is used by an installed package"),

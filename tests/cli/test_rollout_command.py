@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import os
 import re
 import resource
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import yaml
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import DummyCartPolePolicy
+from maze_pl.cli import rollout_command
 from maze_pl.cli.rollout_command import play
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -29,6 +33,7 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.trajectory_record import read_trajectories
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.runs.rollout import rollout
+from maze_pl.runs.run_directory import claimed
 from maze_pl.system.signals import StoppedBySignal, StopSignals
 from maze_pl.viewer.playing import PlayOptions
 from maze_pl.viewer.sources import episodes_of_paths
@@ -177,6 +182,31 @@ def test_kpis_that_some_episodes_lack_have_empty_cells_and_can_be_viewed(folder:
         assert (episode.episode_id, episode.total_reward) == (row["episode_id"], float(row["return"]))
 
 
+class Ambiguous(Parities):
+    """Calculator of KPIs with the names of columns of the table."""
+
+    def calculate_kpis(self, episode_event_log: Any, last_maze_state: Any) -> dict[str, float]:
+        return {"return": 111.0, "seed": 222.0, "env_steps": 333.0, "episode": 444.0, "episode_id": 555.0}
+
+
+def ambiguous_env() -> GymMazeEnv:
+    env = GymMazeEnv("CartPole-v1")
+    env.core_env.get_kpi_calculator = Ambiguous  # type: ignore[method-assign]
+    return env
+
+
+def test_kpis_with_names_of_columns_replace_none_of_them(folder: Path) -> None:
+    options = ["--n_episodes", "3", "--runner", "sequential", "--trajectories", "spaces", "--output_dir", "here"]
+    assert main(["rollout", "--env", f"{HERE}ambiguous_env", "--max_steps", "9", *options]) == 0
+    played = rollout(ambiguous_env, episodes=3, max_steps=9)
+    assert [row["return"] for row in table(folder / "here" / "episodes.csv")] == [str(e.summary.reward) for e in played]
+    found, _ = episodes_of_paths([folder / "here"], PlayOptions())
+    assert [(episode.name, episode.seed, episode.total_reward, episode.kpis) for episode in found] == [
+        (f"random {number}", one.seed, one.summary.reward, Ambiguous().calculate_kpis(None, None))
+        for number, one in enumerate(played)
+    ]
+
+
 def test_a_table_whose_rows_have_more_cells_than_names_is_viewed_without_kpis(folder: Path) -> None:
     """Such tables were written when the first episode lacked KPIs of others."""
     options = ["--n_episodes", "2", "--max_steps", "3", "--trajectories", "spaces", "--output_dir", "here"]
@@ -186,6 +216,19 @@ def test_a_table_whose_rows_have_more_cells_than_names_is_viewed_without_kpis(fo
     path.write_text("\n".join([f"{first},cost", *(f"{row},1.0,2.0" for row in rows)]) + "\n")
     found, _ = episodes_of_paths([folder / "here"], PlayOptions())
     assert [(episode.kpis, episode.total_reward) for episode in found] == [({}, 3.0)] * 2
+
+
+def test_tables_appear_when_they_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+    rename = os.replace
+
+    def note(source: Path, target: Path) -> None:
+        named.append(Path(target).name)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", note)
+    assert main([*CART_POLE, "--n_episodes", "1", "--max_steps", "3", "--output_dir", "here"]) == 0
+    assert named[-2:] == ["episodes.csv", "statistics.csv"]
 
 
 def test_all_episodes_in_one_file_are_those_of_one_file_each(folder: Path) -> None:
@@ -330,6 +373,41 @@ def test_a_run_without_a_best_checkpoint_says_which_one_is_played(
     assert "has no best.ckpt" not in capsys.readouterr().err
 
 
+def test_any_checkpoint_can_be_played_and_is_noted_with_its_digest(trained: Path, folder: Path) -> None:
+    options = ["--runner", "sequential", "--n_episodes", "2", "--trajectories", "none", "--event_logs", "false"]
+    shutil.copy(trained / "checkpoints" / "last.ckpt", folder / "mine.ckpt")
+    for name in ("last", "mine.ckpt"):
+        assert main(["rollout", str(trained), "--checkpoint", name, *options, "--output_dir", f"by_{name}"]) == 0
+    tables = [(folder / f"by_{name}" / "episodes.csv").read_bytes() for name in ("last", "mine.ckpt")]
+    assert tables[0] == tables[1]
+    (entry,) = json.loads((folder / "by_mine.ckpt" / "provenance.json").read_text())["commands"]
+    digest = hashlib.sha256((folder / "mine.ckpt").read_bytes()).hexdigest()
+    assert entry["checkpoint"] == {"file": "mine.ckpt", "sha256": digest}
+
+
+def test_a_folder_in_which_another_rollout_writes_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [*CART_POLE, "--n_episodes", "1", "--max_steps", "3", "--output_dir", "here"]
+    with claimed(folder / "here"):
+        assert main(command) == 2
+    assert "here is in use: process" in capsys.readouterr().err
+    assert not (folder / "here" / ".lock").exists()
+
+    @contextmanager
+    def claimed_later(path: Path, keeps_lock_file: bool) -> Iterator[None]:
+        (path / "episodes.csv").write_text("of another rollout")
+        with claimed(path, keeps_lock_file):
+            yield
+
+    monkeypatch.setattr(rollout_command, "claimed", claimed_later)
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "the folder here is not empty: choose one that does not exist or is empty" in error
+    assert "--resume" not in error
+    assert tree(folder / "here") == {"episodes.csv": b"of another rollout"}
+
+
 def test_a_run_whose_environment_is_replaced_by_one_with_other_spaces_is_refused(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -367,7 +445,7 @@ def test_a_run_whose_environment_is_replaced_by_one_with_other_spaces_is_refused
         ([*CART_POLE, "--env.name", "Acrobot-v1", "--policy", "heuristic"], ["no policy 'heuristic' for Acrobot-v1"]),
         ([*CART_POLE, "--trajectories", "all"], ["trajectories", "'both'"]),
         ([*CART_POLE, "--render"], ["nothing draws CartPole-v1"]),
-        ([*CART_POLE, "--output_dir", "full"], ["full is not empty"]),
+        ([*CART_POLE, "--output_dir", "full"], ["the folder full is not empty: choose one that does not exist"]),
         ([*CART_POLE, "--env.name", "CartPol-v1"], ["CartPol"]),
         ([*CART_POLE[:-1], "paralel"], ["runner", "paralel"]),
         (["rollout", "--env", "env/gym_env", "--runner.n_workers", "-1"], ["n_workers=-1 of ProcessEngine"]),
@@ -397,11 +475,17 @@ def test_where_nothing_more_can_be_written_is_told_and_what_was_written_is_whole
         assert main([*CART_POLE, *options]) == 2
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "maze-pl: error: here: File too large" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "maze-pl: error: here: File too large" in error
+    assert re.search(r"maze-pl: \d+ complete episodes are in here\n", error)
     damaged: list[str] = []
     path = folder / "here" / "trajectories" / "spaces" / "episodes.spaces"
-    assert 2 < len(list(read_trajectories(path, damaged=damaged))) < 50
+    whole = [record.episode_id for record in read_trajectories(path, damaged=damaged)]
+    assert 2 < len(whole) < 50
     assert len(damaged) == 1
+    assert [row["episode_id"] for row in table(folder / "here" / "episodes.csv")] == whole
+    statistics = {row["statistic"]: float(row["value"]) for row in table(folder / "here" / "statistics.csv")}
+    assert statistics["BaseEnvEvents/reward/episode_count"] == len(whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import maze_pl
 from maze_pl.__main__ import main
@@ -135,14 +136,56 @@ def test_rollout_of_a_run_has_the_probabilities_of_its_agent(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rollout_that_is_older_than_the_agent_has_no_probabilities(
+def test_only_the_agent_that_played_a_rollout_has_probabilities(
     run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(run, folder / "copy")
+    played = Path("copy/checkpoints/best.ckpt")
+    played.touch()  # copies are newer than the episodes, but the same
+    assert main(["view", "copy/rollouts/three"]) == 0
+    assert has_probabilities(document_in(Path("copy/rollouts/three/view.html"))["episodes"][0])
+    Path("copy/checkpoints/last.ckpt").unlink()  # the same after one epoch
+    content = torch.load(played, weights_only=True)
+    for weights in content["state_dict"].values():
+        if weights.is_floating_point():
+            weights += 1
+    torch.save(content, played)
+    os.utime(played, (0, 0))  # as in a copy whose files have other times
+    assert main(["view", "copy/rollouts/three"]) == 0
+    message = "there are no probabilities: copy/checkpoints/best.ckpt is not the checkpoint that played the episodes"
+    assert message in capsys.readouterr().err
+    assert not has_probabilities(document_in(Path("copy/rollouts/three/view.html"))["episodes"][0])
+    shutil.copy(run / "checkpoints" / "best.ckpt", "copy/checkpoints/last.ckpt")  # found by its content
+    assert main(["view", "copy/rollouts/three"]) == 0
+    assert has_probabilities(document_in(Path("copy/rollouts/three/view.html"))["episodes"][0])
+
+
+@pytest.mark.slow
+def test_rollout_of_an_earlier_version_that_is_older_than_the_agent_has_no_probabilities(
+    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run, folder / "copy")
+    provenance = folder / "copy/rollouts/three/provenance.json"
+    (entry,) = json.loads(provenance.read_text(encoding="utf-8"))["commands"]
+    del entry["checkpoint"]
+    provenance.write_text(json.dumps({"commands": [entry]}), encoding="utf-8")
+    os.utime("copy/checkpoints/best.ckpt", (0, 0))
+    assert main(["view", "copy/rollouts/three"]) == 0
+    assert has_probabilities(document_in(folder / "copy/rollouts/three/view.html")["episodes"][0])
     (folder / "copy" / "checkpoints" / "best.ckpt").touch()
     assert main(["view", "copy/rollouts/three"]) == 0
     assert "there are no probabilities: copy/checkpoints/best.ckpt is newer" in capsys.readouterr().err
     assert not has_probabilities(document_in(folder / "copy/rollouts/three/view.html")["episodes"][0])
+
+
+@pytest.mark.slow
+def test_rollout_of_another_checkpoint_has_its_probabilities(run: Path, folder: Path) -> None:
+    shutil.copytree(run, folder / "copy")
+    shutil.copy("copy/checkpoints/last.ckpt", "mine.ckpt")
+    options = ["--n_episodes", "1", "--runner", "sequential", "--max_steps", "5", "--output_dir", "copy/rollouts/mine"]
+    assert main(["rollout", "copy", "--checkpoint", "mine.ckpt", *options]) == 0
+    assert main(["view", "copy/rollouts/mine"]) == 0
+    assert has_probabilities(document_in(folder / "copy/rollouts/mine/view.html")["episodes"][0])
 
 
 def recorded(max_steps: int = 5) -> Any:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from maze_pl.collect.population_worker import Played, PopulationWorker
 from maze_pl.core.population import NoiseTable
@@ -99,6 +100,32 @@ def test_what_the_policy_has_learned_counts_from_the_next_update_on() -> None:
     other.weight.data.fill_(30.0)
     play(actor, 0, 2, policy=other)
     assert abs(actor.perturbed.weight.item() - 30) < 3
+
+
+class Two(Counter):
+    """Has a second parameter, without an effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other = torch.nn.Parameter(torch.zeros(3))
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_parameters_that_are_frozen_later_are_not_perturbed_and_others_get_their_noise(is_told: bool) -> None:
+    policy = Two()
+    actor = make_actor(policy=policy)
+    for update, is_trained in enumerate(([True, True], [False, True], [True, False], [True, True])):
+        flags = tuple(is_trained)
+        if not is_told:
+            for parameter, flag in zip(policy.parameters(), flags, strict=True):
+                parameter.requires_grad_(flag)
+        play(actor, 0, update, flags=flags if is_told else None)
+        size = flags[0] + 3 * flags[1]
+        noise = 0.5 * NOISE.piece(NOISE.offset(size, update, 0), size)
+        expected = torch.zeros(4)
+        expected[[flags[0], flags[1], flags[1], flags[1]]] = noise
+        found = torch.cat([actor.perturbed.weight.detach().reshape(1), actor.perturbed.other.detach()])
+        assert torch.equal(found, expected)
 
 
 def test_environments_end_with_the_actor() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -345,6 +346,29 @@ def with_finals_at_ends(rollout: Rollout) -> Rollout:
     return replace(rollout, dense=False, finals=finals)
 
 
+class RememberingValueNet(nn.Module):
+    """The value by a GRU over the acts of an actor."""
+
+    state_shapes: ClassVar = {"h": (1, 5)}
+
+    def __init__(self, obs_shapes: dict[str, tuple[int, ...]]) -> None:
+        super().__init__()
+        self.shapes = obs_shapes
+        self.gru = nn.GRU(sum(math.prod(shape) for shape in obs_shapes.values()), 5)
+        self.head = nn.Linear(5, 1)
+
+    def forward(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        flat = [tensors[name].float().flatten(tensors[name].dim() - len(shape)) for name, shape in self.shapes.items()]
+        inputs = torch.cat(flat, -1)  # [L, B, n], or [B, n] for single acts
+        is_act = inputs.dim() == 2
+        outputs, after = self.gru(inputs[None] if is_act else inputs, tensors["h"].transpose(0, 1).contiguous())
+        return {"value": self.head(outputs[0] if is_act else outputs), "h": after.transpose(0, 1)}
+
+
+def recurrent_step_critic(networks: Any) -> StepStateCriticComposer:
+    return StepStateCriticComposer([RememberingValueNet])
+
+
 def learner_of(critic: Any, algorithm: Any = PPO, **options: Any) -> Any:
     """An algorithm for the environment with sub-steps."""
     torch.manual_seed(0)
@@ -364,7 +388,10 @@ def structured_rollout(module: Any) -> Rollout:
     return rollout
 
 
-@pytest.mark.parametrize("critic", [SharedStateCriticComposer, DeltaStateCriticComposer, StepStateCriticComposer])
+STEP_CRITICS = [StepStateCriticComposer, recurrent_step_critic]
+
+
+@pytest.mark.parametrize("critic", [SharedStateCriticComposer, DeltaStateCriticComposer, *STEP_CRITICS])
 @pytest.mark.parametrize("is_leave_one_out", [False, True])
 def test_dense_rollouts_are_learned_from_as_any_others(critic: Any, is_leave_one_out: bool) -> None:
     module = learner_of(critic)
@@ -378,10 +405,24 @@ def test_dense_rollouts_are_learned_from_as_any_others(critic: Any, is_leave_one
         losses.append([float(module.loss(part).detach()) for part in minibatches])
         batches.append(batch)
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    leaves_out = critic in STEP_CRITICS or (critic is SharedStateCriticComposer and is_leave_one_out)
     for key, (n_open, n_acts) in batches[0].open_share.items():
         assert n_acts == 16 * 32
-        assert (n_open > 0) == (critic is StepStateCriticComposer and key == 1)
-        assert is_leave_one_out or n_open == batches[1].open_share[key][0]
+        assert (n_open > 0) == (leaves_out and key == 1)
+        assert n_open == batches[1].open_share[key][0]
+
+
+def test_minibatches_of_dense_rollouts_in_which_all_acts_are_open_count_nothing() -> None:
+    module = learner_of(StepStateCriticComposer)
+    options: dict[str, Any] = {"normalize_advantage": True, "with_log_prob": True}
+    batch = learning_batch(module.networks, structured_rollout(module), 0.98, 0.95, **options)
+    minibatches = batch.minibatches(16 * 32, torch.Generator().manual_seed(4))  # one row each
+    for key, (n_open, n_acts) in batch.open_share.items():
+        for parts in zip(*[(part[key].share, part[key].value_share) for part in minibatches], strict=True):
+            shares = [float(share) for share in parts]
+            assert shares == [float(part[key].weight.sum()) for part in minibatches]
+            assert shares.count(0.0) == n_open
+            assert shares.count(1.0) == n_acts - n_open
 
 
 def test_acts_of_dense_rollouts_are_streams_as_any_others() -> None:
@@ -399,10 +440,11 @@ def test_acts_of_dense_rollouts_are_streams_as_any_others() -> None:
         assert ((streams.final >= 0) == (other.final >= 0)).all()
 
 
-def test_impala_learns_the_same_from_dense_rollouts_of_an_older_policy() -> None:
+@pytest.mark.parametrize("critic", STEP_CRITICS)
+def test_impala_learns_the_same_from_dense_rollouts_of_an_older_policy(critic: Any) -> None:
     tables = []
     for is_dense in (True, False):
-        module = learner_of(StepStateCriticComposer, IMPALA)
+        module = learner_of(critic, IMPALA)
         rollout = structured_rollout(module)
         module.policy.note_log_probs(rollout)
         with torch.no_grad():

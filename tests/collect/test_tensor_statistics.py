@@ -73,7 +73,7 @@ class Walk(TensorEnv):
     def __init__(self, wrong: str = "", max_episode_steps: int | None = 5) -> None:
         super().__init__(max_episode_steps)
         self.wrong = wrong
-        self.n_calls = 0
+        self.calls = [0]  # in a list, as a changing number would be refused
         self.walk: Any = self.create_event_topic(WalkEvents)
 
     @property
@@ -100,7 +100,7 @@ class Walk(TensorEnv):
         return {"place": self.place[:, None].float()}
 
     def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
-        self.n_calls += 1
+        self.calls[0] += 1
         everyone = torch.ones_like(self.number, dtype=torch.bool)
         if step_key == "step":
             self.place.add_(action["to"].sum(1) * (1 + action["speed"]))
@@ -109,7 +109,7 @@ class Walk(TensorEnv):
             return Outcome(self.place)
         self.walk.passed(action["high"][:, 0] > 0, side=self.number % 2, kind="tree", height=self.place.float())
         self.walk.passed(self.place < 5, side=3, kind="bush", height=self.number)
-        if self.wrong == "order" and self.n_calls > 4:
+        if self.wrong == "order" and self.calls[0] > 4:
             self.walk.moved(everyone, value=1.0)
         if self.wrong == "numbers":
             self.walk.moved(self.number, value=1.0)

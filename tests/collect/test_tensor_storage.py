@@ -192,6 +192,8 @@ class Forbidding(TensorEnv):
         (spaces.MultiDiscrete([2, 3]), [1, 1, 0, 0, 0], True),
         (spaces.MultiDiscrete([2, 3]), [0, 0, 0, 1, 0], True),
         (spaces.MultiDiscrete([2, 3]), [0, 1, 0, 1, 0], False),
+        (spaces.MultiDiscrete([[2], [3]]), [0, 0, 0, 1, 0], True),
+        (spaces.MultiDiscrete([[2], [3]]), [0, 1, 0, 1, 0], False),
         (spaces.MultiBinary(5), [0, 0, 0, 0, 0], False),
     ],
     ids=str,

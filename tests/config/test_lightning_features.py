@@ -56,6 +56,10 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
         callback("StochasticWeightAveraging", swa_lrs=1e-3),
         ["StochasticWeightAveraging", "EMAWeightAveraging"],
     ),
+    "EMAWeightAveraging": (
+        callback("EMAWeightAveraging", update_every_n_steps=10),
+        ["EMAWeightAveraging(update_every_n_steps=10)", "leave it at 1"],
+    ),
     "ModelPruning": (
         callback("ModelPruning", pruning_fn="l1_unstructured"),
         ["ModelPruning", "torch.nn.utils.prune"],
@@ -97,16 +101,18 @@ WORKS: dict[str, tuple[list[str], list[str]]] = {
     "limit_val_batches": (["--trainer.limit_val_batches", "0"], ["checkpoints/last.ckpt"]),
     "overfit_batches": (["--trainer.overfit_batches", "1"], CHECKPOINTS),
     "val_check_interval": (["--trainer.val_check_interval", "1"], CHECKPOINTS),
+    "val_check_interval by time": (["--trainer.val_check_interval", "00:00:00:00"], CHECKPOINTS),
     "check_val_every_n_epoch": (["--trainer.check_val_every_n_epoch", "2"], CHECKPOINTS),
     "num_sanity_val_steps": (["--trainer.num_sanity_val_steps", "1"], CHECKPOINTS),
     "precision 64-true": (["--trainer.precision", "64-true"], CHECKPOINTS),
     "precision bf16-mixed": (["--trainer.precision", "bf16-mixed"], CHECKPOINTS),
+    "precision bf16-true": (["--trainer.precision", "bf16-true"], CHECKPOINTS),
     "reload_dataloaders_every_n_epochs": (["--trainer.reload_dataloaders_every_n_epochs", "1"], CHECKPOINTS),
 }
 
 SLOW = {"RichProgressBar", "ModelCheckpoint", "EarlyStopping", "CSVLogger", "WandbLogger", "profiler simple"}
 SLOW |= {"max_steps", "WeightAveraging", "detect_anomaly", "fast_dev_run", "limit_val_batches", "val_check_interval"}
-SLOW |= {"precision 64-true"}
+SLOW |= {"precision 64-true", "precision bf16-true", "val_check_interval by time"}
 """Features that are not left to the long tests."""
 
 TRIED_ELSEWHERE = {"EMAWeightAveraging", "OnExceptionCheckpoint", "DeviceStatsMonitor"}
@@ -180,6 +186,23 @@ def test_an_average_of_weights_is_what_is_evaluated_saved_and_loaded(folder: Pat
     name = next(name for name in last["state_dict"] if "policy" in name and name.endswith("weight"))
     assert not torch.equal(last["state_dict"][name], last["current_model_state"][name])
     assert torch.equal(maze_pl.load(folder / "run").state_dict()[name], last["state_dict"][name])
+    n_steps = 3 * 2 * 2 * 50
+    assert last["state_dict"]["_extra_state"] == n_steps
+    last["state_dict"]["_extra_state"] = torch.tensor(0)  # as in versions that saved the count of the copy
+    torch.save(last, "last.ckpt")
+    assert maze_pl.load("last.ckpt").env_steps == n_steps
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_early_stopping_of_lightning_leaves_that_of_maze_pl_as_it_is(folder: Path) -> None:
+    patient = callback("EarlyStopping", monitor="eval/return", mode="max", patience=100)
+    options = ["--early_stopping.patience", "1", "--model.lr", "1e-12", "--trainer.max_epochs", "9"]
+    assert main([*FIT, *patient, *options]) == 0
+    last = torch.load(folder / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["epoch"] == 1, "the second evaluation has the same result as the first"
+    counts = [state["wait_count"] for key, state in last["callbacks"].items() if "EarlyStopping{" in key]
+    assert counts == [1, 1]
 
 
 @pytest.mark.slow

@@ -111,3 +111,14 @@ def test_recorded_episodes() -> None:
     sample = ObservationSample.of(records)
     seen = np.concatenate([record.observation[0]["observation"] for record in records if record is not None])
     np.testing.assert_array_equal(sample.overall[0, "observation"], seen)
+
+
+def test_observations_in_bfloat16_are_kept_as_their_numbers() -> None:
+    values = torch.arange(32.0).reshape(16, 2)
+    samples = []
+    for dtype in (torch.float32, torch.bfloat16):
+        sample = ObservationSample()
+        sample._add_tensors(0, {"x": values.to(dtype)}, 1, None)
+        samples.append(sample.overall[KEY])
+    assert samples[0].dtype == samples[1].dtype == np.float32
+    np.testing.assert_array_equal(*samples)

@@ -10,18 +10,23 @@ import pytest
 import yaml
 from gymnasium import spaces
 
-from maze_pl.core.spaces import dict_space, space_from_dict, space_to_dict
-from maze_pl.core.spec import Spec
+from maze_pl.core.spaces import dict_space, space_from_dict, space_to_dict, without_integer_types
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.runs.compatibility import require_same_spaces
 
 SPACES = [
     spaces.Discrete(3),
     spaces.Discrete(4, start=-2),
     spaces.MultiDiscrete([2, 3], start=[1, -2]),
     spaces.MultiDiscrete([2, 5]),
+    spaces.Discrete(3, start=1, dtype=np.int32),
+    spaces.MultiDiscrete([2, 3], dtype=np.int8, start=[1, -2]),
+    spaces.MultiDiscrete([2, 200], dtype=np.uint8),
     spaces.MultiBinary(6),
     spaces.MultiBinary([2, 3]),
     spaces.Box(-1.0, 1.0, (2, 3)),
     spaces.Box(0, 255, (4,), np.uint8),
+    spaces.Box(0, 1, (2,), np.bool_),
     spaces.Box(np.array([-np.inf, 0.0]), np.array([1.0, np.inf]), dtype=np.float64),
     spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-np.inf, np.inf, (1,))}),
 ]
@@ -30,6 +35,24 @@ SPACES = [
 @pytest.mark.parametrize("space", SPACES, ids=str)
 def test_a_space_survives_its_description_in_yaml(space: Any) -> None:
     assert space_from_dict(yaml.safe_load(yaml.safe_dump(space_to_dict(space)))) == space
+
+
+def test_integers_are_described_only_if_they_are_unusual() -> None:
+    usual = spaces.Dict(a=spaces.Discrete(3), b=spaces.MultiDiscrete([2, 3]))
+    small = spaces.Dict(a=spaces.Discrete(3, dtype=np.int32), b=spaces.MultiDiscrete([2, 3], dtype=np.int8))
+    description = space_to_dict(usual)  # as earlier versions described both
+    assert "dtype" not in str(description)
+    assert space_from_dict(description) == usual
+    assert space_to_dict(small) != description
+    assert without_integer_types(space_to_dict(small)) == description
+    box = space_to_dict(spaces.Dict(type=spaces.Box(0, 1, (2,), np.float32)))
+    assert without_integer_types([box]) == [box]
+
+
+def test_an_agent_of_an_earlier_version_fits_an_environment_with_other_integers() -> None:
+    places = spaces.Dict(place=spaces.Discrete(3, dtype=np.int32))
+    here = Spec({0: StepSpec(places, spaces.Dict(choice=spaces.MultiDiscrete([2, 3], dtype=np.int8)))}).to_dict()
+    require_same_spaces(without_integer_types(here), here, "the agent")
 
 
 def test_entries_of_a_described_space_keep_their_order() -> None:

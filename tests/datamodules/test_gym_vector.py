@@ -65,7 +65,8 @@ def test_ppo_learns_the_same_from_vectors_in_each_autoreset_mode() -> None:
 def test_native_vectorization_trains_and_resumes_with_new_episodes(tmp_path: Path) -> None:
     data = _data(CARTPOLE, vectorization="native")
     _, trainer = _trained(data)
-    assert isinstance(data.rollout_options["env"](), GymVectorArrayEnv)
+    assert isinstance(data.make_env().array_env.unwrapped, GymVectorArrayEnv)
+    assert isinstance(data.rollout_options["env"](), GymMazeEnv)  # which has pictures and rules
     assert trainer.callback_metrics["eval/return"] > 5
     assert trainer.callback_metrics["train/return"] > 5
     trainer.save_checkpoint(tmp_path / "half.ckpt")

@@ -180,3 +180,60 @@ def test_policies_without_copies_play_one_after_the_other() -> None:
     data.trainer.lightning_module.policy = changed  # type: ignore[union-attr]
     (batch,) = batches(data, 1)
     assert batch.returns.tolist() == reference[0].returns.tolist()
+
+
+# ----------------------------------------------------------------------------- parameters that callbacks freeze
+
+
+def played(data: Any, update: int, frozen: list[str]) -> PopulationBatch:
+    """The batch of an update whose policy has other weights than before, some of them frozen."""
+    policy = data.trainer.lightning_module.policy
+    torch.manual_seed(update)
+    for name, parameter in policy.named_parameters():
+        parameter.data = torch.randn_like(parameter)
+        parameter.requires_grad_(not any(part in name for part in frozen))
+    data.trainer.fit_loop.total_batch_idx = update - 1
+    return next_batch(data)
+
+
+def assert_follows_frozen(data: Any, name: str, updates: list[list[str]]) -> None:
+    """The players of a run perturb the parameters that those of a new run perturb, and the algorithm follows them."""
+    for update, frozen in enumerate(updates):
+        batch = played(data, update, frozen)
+        new = make(type(data), name, **FEW)
+        expected = played(new, update, frozen)
+        new.teardown("fit")
+        assert batch.returns.tolist() == expected.returns.tolist()
+        policy = data.trainer.lightning_module.policy
+        n_trained = sum(parameter.numel() for parameter in policy.parameters() if parameter.requires_grad)
+        assert batch.offsets == [batch.noise.offset(n_trained, update, pair) for pair in range(2)]
+        assert batch.perturbed == tuple(parameter.requires_grad for parameter in policy.parameters())
+    data.teardown("fit")
+
+
+BODY = ["networks.0.0.body"]
+FEW: dict[str, Any] = {"n_rollouts_per_update": 4, "max_steps": 6}
+
+
+@pytest.mark.parametrize("kind", [PopulationDataModule, OneByOne])
+@pytest.mark.parametrize("updates", [[[], BODY, []], [BODY, [], BODY]], ids=["freeze", "unfreeze"])
+def test_callbacks_freeze_parameters_between_updates(kind: Any, updates: list[list[str]]) -> None:
+    assert_follows_frozen(make(kind, "pendulum", **FEW), "pendulum", updates)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PopulationDataModule, OneByOne])
+def test_workers_notice_what_callbacks_freeze(kind: Any) -> None:
+    data = make(kind, "pendulum", engine=ProcessEngine(2), **FEW)
+    assert_follows_frozen(data, "pendulum", [[], BODY, []])
+
+
+def test_policies_play_one_after_the_other_while_a_sub_step_is_frozen(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    data = make(PopulationDataModule, "structured with masks", **FEW)
+    first = ["networks.0"]
+    assert_follows_frozen(data, "structured with masks", [[], first, []])
+    text = caplog.text + capsys.readouterr().err
+    assert text.count("network of sub-step 0 has no trainable parameters") == 1 + 1  # here, and in the new run

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from gymnasium import spaces
 
 from maze_pl.datamodules.buffer_files import remove_unnamed_buffers
 from maze_pl.datasets import InMemoryDataset
 from tests.bad_input.project import disk_full_at
-from tests.datamodules.drift import Moody
+from tests.datamodules.drift import Drift, Moody
 
 # Lightning asks back where there are no evaluators.
 from tests.datamodules.replay_learner import Learner, Picky, fit, make_data, recorded_episodes, same
@@ -352,3 +354,26 @@ def test_environments_that_start_anew_leave_no_transition_between_episodes(tmp_p
     (batch, _) = fit(data, 2, ckpt_path=tmp_path / "kept.ckpt").batches
     seen, following = batch.acts[0].observation["observation"], batch.acts[0].next_observation["observation"]
     assert torch.equal(seen[..., 0], following[..., 0])
+
+
+class SmallNumbers(Drift):
+    """Also shows the time as an int32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(
+            observation=self.observation_space, time=spaces.Discrete(9, dtype=np.int32)
+        )
+
+    def _observe(self) -> Any:
+        return {"observation": super()._observe(), "time": np.int32(self.time)}
+
+
+def test_a_buffer_of_an_earlier_version_which_did_not_describe_integers_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.ckpt"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("maze_pl.core.spaces._integer_type", lambda space: {})
+        fit(make_data(SmallNumbers, save_buffer=True), save=path)
+    assert len(fit(make_data(SmallNumbers, save_buffer=True), 2, ckpt_path=path).batches) == 2

@@ -220,6 +220,52 @@ def test_states_are_normalised_by_statistics_that_are_estimated_from_the_environ
     np.testing.assert_allclose(seen, (np.arange(4) - statistics["mean"]) / statistics["std"], rtol=1e-5)
 
 
+def first_numbers(module: TrajectoryDataModule) -> Any:
+    """Sorted distinct first numbers of all observations, in a single batch."""
+    (batch,) = module.train_dataloader()
+    return np.unique(batch.acts[0].observation["observation"].numpy()[:, 0])
+
+
+def normalised_by(module: TrajectoryDataModule) -> Any:
+    """Expected `first_numbers`, from the statistics of the module."""
+    statistics = module.make_env().get_normalization_statistics()["observation"]  # type: ignore[attr-defined]
+    return (np.arange(4) - statistics["mean"]) / statistics["std"]
+
+
+def test_states_that_another_data_module_has_read_are_normalised_by_the_statistics_of_each() -> None:
+    dataset = InMemoryDataset(recorded(TrajectoryRecordingWrapper(lander_like(), n_episodes=5)))
+    modules = []
+    for n_samples in (3, 4):  # which have other means
+        modules.append(
+            TrajectoryDataModule(
+                dataset,
+                lander_like,
+                [ObservationNormalizationWrapper],
+                validation_percentage=0,
+                n_normalization_samples=n_samples,
+            )
+        )
+    first, second = modules
+    expected = [normalised_by(module) for module in modules]
+    assert not np.allclose(*expected)
+    for module, numbers in zip([*modules, first], [*expected, expected[0]], strict=True):
+        np.testing.assert_allclose(first_numbers(module), numbers, rtol=1e-5)
+    assert first.dataset is dataset
+    loaded = second.dataset
+    first_numbers(second)
+    assert second.dataset is loaded  # it is read once
+    second.warm_start(first.wrapper_statistics())
+    np.testing.assert_allclose(first_numbers(second), expected[0], rtol=1e-5)
+
+
+def test_a_data_set_without_states_is_shared_by_data_modules() -> None:
+    dataset = InMemoryDataset(recorded(SpacesRecordingWrapper(lander_like(), n_episodes=5)))
+    modules = [TrajectoryDataModule(dataset, lander_like) for _ in range(2)]
+    for module in modules:
+        module.train_dataloader()
+    assert all(module.dataset is dataset for module in modules)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -386,8 +386,30 @@ def test_a_file_with_what_is_outside_of_its_space_is_named(
     assert (dataset.n_episodes, len(dataset.damaged), len(recwarn)) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("max_memory", [0, 1])
+@pytest.mark.parametrize("copies", ["a", "ab", "z", "az"])
+def test_a_damaged_copy_does_not_take_the_intact_one_with_it(copies: str, max_memory: int, tmp_path: Path) -> None:
+    good, other = flat(3, 0), flat(4, 1)
+    good.save(tmp_path / "m.spaces")
+    other.save(tmp_path / "n.spaces")
+    good.observation["a"]["seen"][1] = np.nan
+    for name in copies:  # read before or after the intact one
+        good.save(tmp_path / f"{name}.spaces")
+    dataset = InMemoryDataset(tmp_path, on_damaged="skip", max_memory=max_memory)
+    n_damaged = copies.count("a") + copies.count("b")
+    if n_damaged:
+        with pytest.warns(UserWarning, match=f"skipped, {n_damaged} in all: .*a.spaces"):
+            dataset.load()
+    dataset.load()
+    assert (dataset.n_episodes, len(dataset), len(dataset.damaged)) == (2, 7, n_damaged)
+    seen = everything(dataset).acts["a"].observation["seen"].tolist()
+    assert sorted(seen) == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2], [1, 3]]
+
+
 def test_a_file_with_states_of_another_environment_is_named(tmp_path: Path) -> None:
     (path,) = save_walks(tmp_path, [1, 2])
+    with pytest.raises(ValueError, match=r"0\.states holds states that the environment cannot convert: \w+Error"):
+        InMemoryDataset(path, trust=True, on_damaged="skip").load(lambda: GymMazeEnv("CartPole-v1"))
     with pytest.raises(ValueError, match=r"0\.states holds states that the environment cannot convert: \w+Error"):
         InMemoryDataset(path, trust=True).load(lambda: GymMazeEnv("CartPole-v1"))
 

@@ -193,10 +193,13 @@ def test_petting_zoo(name: str) -> None:
     assert deployment.needs_actor
 
 
-def test_the_project_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert main(["new", str(tmp_path / "corner_shop")]) == 0
+@pytest.mark.parametrize(("options", "problem"), [([], "stock"), (["--structured"], "repairs")])
+def test_the_project_templates(
+    options: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["new", str(tmp_path / "corner_shop"), *options]) == 0
     monkeypatch.syspath_prepend(str(tmp_path / "corner_shop"))
-    make_env = importlib.import_module("corner_shop.stock").make_env
+    make_env = importlib.import_module(f"corner_shop.{problem}").make_env
     require_same_decisions(make_env, [ObservationNormalizationWrapper])
     for name in [name for name in sys.modules if name.startswith("corner_shop")]:
         del sys.modules[name]

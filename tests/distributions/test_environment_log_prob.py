@@ -67,6 +67,27 @@ def test_a_bound_has_the_probability_of_all_that_is_clipped_to_it(name: str, dty
         assert float(found[n]) == pytest.approx(sum(terms), rel=2e-4, abs=2e-4)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [GAUSSIAN, BetaProbabilityDistribution, SquashedGaussianProbabilityDistribution],
+    ids=lambda kind: kind.__name__,
+)
+def test_a_box_without_dimensions_is_one_component(kind: Any) -> None:
+    logits = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
+    action = torch.linspace(-0.9, 0.9, 9)
+    if kind is GAUSSIAN:
+        action = torch.linspace(-1.0, 1.0, 9)  # with both bounds
+    scalar = kind(logits, spaces.Box(-1.0, 1.0, ())).environment_log_prob(action)
+    single = kind(logits, spaces.Box(-1.0, 1.0, (1,))).environment_log_prob(action[:, None])
+    assert scalar.shape == (9,)
+    assert torch.equal(scalar, single)
+    if kind is GAUSSIAN:
+        for n in range(9):
+            mean, log_std = logits[n].tolist()
+            expected = log_of_normal(float(action[n]), mean, math.exp(log_std), -1.0, 1.0)
+            assert float(scalar[n]) == pytest.approx(expected, rel=2e-4, abs=2e-4)
+
+
 def test_probabilities_and_densities_add_up_to_one() -> None:
     space = spaces.Box(-1.0, 2.0, (1,))
     logits = torch.tensor([1.4, 0.3], dtype=torch.float64)

@@ -182,3 +182,39 @@ def test_probabilities_of_infinite_logits_have_finite_entropies():
     distribution = CategoricalProbabilityDistribution(torch.tensor([0.0, -math.inf, 0.0]), spaces.Discrete(3))
     assert distribution.entropy().item() == pytest.approx(math.log(2))
     assert distribution.probabilities()[1][1] == 0.0
+
+
+@pytest.mark.parametrize("name", MASKABLE)
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])
+def test_infinite_logits_that_a_network_has_masked_give_what_a_mask_gives(name, temperature):
+    kind, space = MASKABLE[name]
+    (size,) = kind.required_logits_shape(space)
+    mask = torch.arange(size).fmod(2).expand(8, size)
+    free, logits = (torch.randn(8, size, generator=torch.Generator().manual_seed(0)).requires_grad_() for _ in range(2))
+    by_network = kind(torch.where(mask != 0, logits, -math.inf), space, temperature)
+    by_mask = kind(free, space, temperature, mask)
+    action = by_mask.sample(torch.Generator().manual_seed(1))
+    assert torch.equal(by_network.sample(torch.Generator().manual_seed(1)), action)
+    assert torch.equal(by_network.deterministic_sample(), by_mask.deterministic_sample())
+    found, expected = (
+        (*one.log_prob_and_entropy(action), one.log_prob(action), one.entropy(), one.kl(kind(0.5 * one.logits, space)))
+        for one in (by_network, by_mask)
+    )
+    torch.testing.assert_close(found[:4], expected[:4])
+    assert bool(torch.isfinite(found[4]).all())
+    for part, other in zip(found, expected[:4], strict=False):
+        gradients = [
+            torch.autograd.grad(one.sum(), x, retain_graph=True)[0] for one, x in ((part, logits), (other, free))
+        ]
+        assert bool(torch.isfinite(gradients[0]).all())
+        torch.testing.assert_close(*gradients)
+
+
+def test_masked_logits_with_large_ones_have_finite_entropies_and_gradients():
+    """The logarithms of the probabilities overflow to minus infinity."""
+    logits = torch.tensor([1e33, 0.0, 5.0], requires_grad=True)
+    mask = torch.tensor([1, 1, 0])
+    distribution = CategoricalProbabilityDistribution(logits, spaces.Discrete(3), mask=mask)
+    log_prob, entropy = distribution.log_prob_and_entropy(torch.tensor(0))
+    (gradient,) = torch.autograd.grad(log_prob + entropy, logits)
+    assert (log_prob.item(), entropy.item(), gradient.tolist()) == (0.0, 0.0, [0.0, 0.0, 0.0])

@@ -259,8 +259,8 @@ class Unrewarding(RewardWrapper):
 @pytest.mark.parametrize(
     ("wrapper", "message"),
     [
-        (Shortened, "environment 0: step of Broken returned a tuple of 3 values"),
-        (Unrewarding, "environment 0: step of Broken returned the reward 'nothing' of type str"),
+        (Shortened, "environment 0: step of Broken or of Shortened around it returned a tuple of 3 values"),
+        (Unrewarding, "environment 0: step of Broken or of Unrewarding around it returned the reward 'nothing'"),
     ],
 )
 def test_a_wrapper_that_breaks_the_contract_is_explained(wrapper: type[Wrapper], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,16 +23,18 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.estimation import estimate
 from maze_pl.estimation.cloning import cloned_policy
 from maze_pl.estimation.estimate import ESTIMATORS
-from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
+from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions, drawn_acts
 from maze_pl.estimation.importance_sampling import WEIGHTING
 from maze_pl.estimation.probabilities import log_probs
 from maze_pl.estimation.recorded_acts import NOTHING, read_acts
 from maze_pl.perception import AutomaticModelComposer
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.rollout import rollout
+from tests.collect.scripted import Act, Episode, Script, make_env, spec_of
 from tests.search.problems import N_ACTIONS, N_STEPS, TableCore, table_env
 
 QUICK = FittedQOptions(n_updates=500, batch_size=128, hidden_units=64, lr=3e-3)
+SMALL = FittedQOptions(n_updates=60, batch_size=16, hidden_units=16, lr=0.03)
 GAMMA = 0.9
 
 
@@ -170,6 +173,64 @@ def test_the_part_of_an_episode_that_a_resumed_run_continued_is_left_out() -> No
     parts, wholes = (records("heuristic", 2, make, max_steps=max_steps) for max_steps in (5, 9))
     acts = read_acts([*parts, *wholes], Spec.of(make()))
     assert acts.lengths.tolist() == [9, 9]
+
+
+def one_act(key: int, reward: float = 1.0, truncated: bool = False) -> Script:
+    """Episodes of a single act; two sub-steps are declared, of which only one ever acts."""
+    return Script((1, 1), False, ((Episode((Act(key, 0, reward, 0.0, 1),), truncated, (key, 0)),),))
+
+
+def agent_of(scripted: Script) -> TorchPolicy:
+    torch.manual_seed(0)
+    return AutomaticModelComposer().compose(spec_of(scripted)).policy
+
+
+@pytest.mark.parametrize("key", [0, 1])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_sub_steps_that_never_act_are_left_out_of_the_values(key: int, deterministic: bool) -> None:
+    scripted = one_act(key, 3.0)
+    played = records("random", 4, lambda: make_env(scripted, 0))
+    options: dict[str, Any] = {"deterministic": deterministic, "fitted_q": SMALL}
+    found = estimate(agent_of(scripted), played, gamma=0.5, estimators=["fitted_q"], n_fits=2, **options)
+    assert found["fitted_q"].value == pytest.approx(3.0, abs=0.6)
+
+
+def test_samples_of_episodes_have_an_act_of_which_it_is_known_what_followed() -> None:
+    scripted = one_act(0)
+    policy = agent_of(scripted)
+    (known,) = records("random", 1, lambda: make_env(scripted, 0), seed=1)
+    cut = records("random", 3, lambda: make_env(one_act(0, 2.0, truncated=True), 0), seed=2)
+    unknown = [replace(record, last_actor=None, last_observation=None) for record in cut]
+    few = FittedQOptions(n_updates=1)
+    found = estimate(policy, [known, *unknown], gamma=0.5, estimators=["fitted_q"], n_fits=20, fitted_q=few)
+    assert found.n_episodes == 4
+    assert found["fitted_q"].interval is not None  # of 20 samples of 4 episodes, about 6 lack the known one
+    with pytest.raises(ValueError, match="does not know what followed any of the recorded acts: record episodes with"):
+        estimate(policy, unknown, gamma=0.5, estimators=["fitted_q"])
+    model = FittedQ(read_acts([known, *unknown], policy.spec), policy, 0.5, 0)
+    assert [model.can_fit(np.array(counts)) for counts in ([1, 3, 0, 0], [0, 2, 1, 1])] == [True, False]
+    with pytest.raises(ValueError, match="not known what followed any act of this sample"):
+        model.fit(np.array([0, 2, 1, 1]), 0)
+
+
+def test_a_single_act_has_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted = one_act(1, 3.0)
+    policy = agent_of(scripted)
+    played = records("random", 3, lambda: make_env(scripted, 0))
+    for n_episodes in (1, 3):
+        acts = read_acts(played[:n_episodes], policy.spec)
+        monkeypatch.setattr("maze_pl.estimation.fitted_q.BATCH_SIZE", 2)
+        values = FittedQ(acts, policy, 0.5, 0, options=SMALL).fit(np.ones(n_episodes), 0)
+        assert values.of_acts == pytest.approx(np.full((n_episodes, 1), 3.0), abs=0.6)
+
+
+def test_acts_are_drawn_by_their_numbers_also_from_many() -> None:
+    occurrences = torch.tensor([0, 3, 0, 1, 0])
+    drawn = drawn_acts(occurrences.cumsum(0), 20_000, torch.Generator().manual_seed(0))
+    assert torch.bincount(drawn, minlength=5) / 20_000 == pytest.approx(occurrences / 4, abs=0.02)
+    many = torch.zeros(2**24 + 2, dtype=torch.int64)
+    many[-2] = 5
+    assert drawn_acts(many.cumsum(0), 3, torch.Generator()).tolist() == [2**24] * 3
 
 
 @pytest.mark.parametrize("kind", [tuple, deque])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -134,6 +135,60 @@ def test_huge_weights_leave_normalised_estimates_finite() -> None:
     assert weighted_importance_sampling(episodes, ONCE) == pytest.approx([expected])
     assert weighted_per_decision(episodes, ONCE) == pytest.approx([expected])
     assert effective_sample_size(episodes) == pytest.approx((1 + math.exp(-10)) ** 2 / (1 + math.exp(-20)))
+
+
+def _weighted_mean(log_weights: np.ndarray, values: np.ndarray, counts: np.ndarray) -> float:
+    """Slow: in numbers of any exponent."""
+    weights = [int(n) * Decimal(float(log_weight)).exp() for n, log_weight in zip(counts, log_weights, strict=True)]
+    total = sum(weight * Decimal(float(value)) for weight, value in zip(weights, values, strict=True))
+    return float(total / sum(weights))
+
+
+def _weighted_by_decimals(name: str, episodes: WeightedEpisodes, counts: np.ndarray) -> float:
+    assert episodes.values is not None
+    log_weights = np.cumsum(episodes.log_ratio, 1)
+    last = log_weights[:, -1]
+    discounted = episodes.discount * episodes.reward
+    if name == "weighted_importance_sampling":
+        return _weighted_mean(last, discounted.sum(1), counts)
+    columns = range(log_weights.shape[1])
+    if name == "weighted_per_decision":
+        return sum(_weighted_mean(log_weights[:, i], discounted[:, i], counts) for i in columns)
+    before = np.concatenate([np.zeros((len(last), 1)), log_weights[:, :-1]], 1)
+    rest = episodes.discount * (episodes.reward - episodes.values.of_acts)
+    expected = episodes.discount * episodes.values.before
+    total = _weighted_mean(last, episodes.values.tail, counts)
+    for i in columns:
+        total += _weighted_mean(log_weights[:, i], rest[:, i], counts)
+        total += _weighted_mean(before[:, i], expected[:, i], counts)
+    return total
+
+
+@pytest.mark.parametrize("name", ["weighted_importance_sampling", "weighted_per_decision", "weighted_doubly_robust"])
+@pytest.mark.parametrize("mean", [-20.0, 20.0])
+@pytest.mark.parametrize("spread", [0.1, 30.0])
+def test_weights_of_any_size_have_estimates_in_every_sample(name: str, mean: float, spread: float) -> None:
+    generator = np.random.default_rng(3)
+    shape = (6, 80)
+    episodes = WeightedEpisodes(
+        reward=generator.normal(1.0, 3.0, shape),
+        discount=np.broadcast_to(0.99 ** np.arange(80), shape),
+        log_ratio=generator.normal(mean, spread, shape) + spread * np.arange(6)[:, np.newaxis],
+        values=ModelValues(generator.normal(size=shape), generator.normal(size=shape), generator.normal(size=6)),
+    )
+    # The last episode has the largest weight; samples without it have others.
+    counts = np.array([[1, 1, 1, 1, 1, 1], [2, 2, 2, 0, 0, 0], [0, 3, 0, 2, 1, 0], [6, 0, 0, 0, 0, 0.0]])
+    found = {**WEIGHTING, **DOUBLY_ROBUST}[name](episodes, counts)
+    expected = [_weighted_by_decimals(name, episodes, row) for row in counts]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_sample_whose_episodes_have_no_weight_has_no_estimate_and_others_have_theirs() -> None:
+    log_ratio = np.array([[0.0], [-np.inf], [-2000.0]])
+    episodes = WeightedEpisodes(np.array([[1.0], [2.0], [3.0]]), np.ones((3, 1)), log_ratio)
+    counts = np.array([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 1.0, 2.0], [1.0, 1.0, 1.0]])
+    for estimator in (weighted_importance_sampling, weighted_per_decision):
+        assert estimator(episodes, counts) == pytest.approx([1.0, np.nan, 3.0, 1.0], nan_ok=True)
 
 
 def test_without_any_weight_there_is_no_weighted_estimate() -> None:

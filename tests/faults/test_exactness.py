@@ -14,6 +14,11 @@ from tests.faults.runs import SUBPROCESS, Server
 CHAIN = [("setup", 0), ("train_start", 0), ("batch_start", 1), ("epoch_start", 0), ("batch_end", 0), ("batch_start", 1)]
 CHAIN += [("validation_start", 0), ("save", 0), ("batch_end", 1), ("validation_end", 0), ("epoch_end", 0)]
 
+STATEFUL = [
+    '--data.wrappers=[{"class_path": "tests.envs.stateful_wrappers.TurningWrapper"}, {"class_path": '
+    '"tests.envs.stateful_wrappers.GrowingLimitWrapper", "init_args": {"limit": 5, "growth": 3}}]'
+]
+
 
 def signal_at(hook: str, count: int) -> list[str]:
     init = f'{{"hook": "{hook}", "count": {count}}}'
@@ -30,6 +35,7 @@ def rows(run_dir: Path) -> list[dict[str, str]]:
     ("options", "chain", "expected"),
     [
         pytest.param([], CHAIN[::2], [3, 4, 6, 8, 9], id="some"),
+        pytest.param(STATEFUL, CHAIN[::2], [3, 4, 6, 8, 9], id="wrappers with state"),
         pytest.param([], CHAIN, [2, 4, 7, 8, 10, 12, 15, 17, 18, 21], id="all", marks=pytest.mark.long),
         pytest.param(SUBPROCESS, CHAIN[::3], [4, 6, 9], id="subprocess", marks=pytest.mark.long),
     ],

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from maze_pl.core.batches import Rollout
 from maze_pl.functional import lambda_return
-from maze_pl.modules import AlgorithmModule
+from maze_pl.modules import PPO, AlgorithmModule
 
 
 def flat(module: torch.nn.Module) -> Tensor:
@@ -32,6 +32,30 @@ class Reinforce(AlgorithmModule):
             loss = loss - (log_prob * returns).mean()
         self.record("policy_loss", loss, 0)
         self.gradient_step(loss)
+
+
+class DivergingCrew(PPO):
+    """PPO for a team in which only the policy of the crew learns; computes by hand how far it has moved.
+
+    Attributes:
+        divergences: Mean KL divergence over the crew's acts before each update; None without any.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.divergences: list[float | None] = []
+        for parameter in self.policy.networks[0].parameters():
+            parameter.requires_grad_(False)
+
+    def gradient_step(self, *arguments: Any, **options: Any) -> None:
+        acts = arguments[1].get("crew")
+        self.divergences.append(None)
+        if acts is not None:
+            with torch.no_grad():
+                log_prob, _ = self.policy.evaluate("crew", acts.observation, acts.action, acts.agent_id)
+            change = log_prob - acts.old_log_prob
+            self.divergences[-1] = float((change.exp() - 1 - change).mean())
+        super().gradient_step(*arguments, **options)
 
 
 class GradientAscent(AlgorithmModule):

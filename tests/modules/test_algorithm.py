@@ -223,6 +223,58 @@ def test_a_step_needs_a_function_with_a_minibatch_or_a_scalar_alone(kit: SimpleN
         module.gradient_step(torch.zeros(()))
 
 
+def test_a_loss_that_is_returned_instead_of_minimised_is_refused(kit: SimpleNamespace) -> None:
+    class Returning(AlgorithmModule):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> Any:
+            return sum(parameter.sum() for parameter in self.policy.parameters())
+
+    class Reporting(GradientAscent):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> Any:
+            super().training_step(rollout, batch_idx)
+            return {"loss": torch.zeros(()), "for_callbacks": torch.ones(())}
+
+    expected = "training_step of Returning returned a loss, which is not minimised, .*: pass the loss to self.gradient"
+    with pytest.raises(TypeError, match=expected):
+        kit.fit(Returning(actor_critic=kit.make_actor_critic()))
+    kit.fit(Reporting(actor_critic=kit.make_actor_critic()))
+
+
+@pytest.mark.parametrize("capture", ["auto", "off"])
+@pytest.mark.parametrize(
+    ("shape", "came"),
+    [((3,), r"a tensor of shape \(3,\)"), ((1,), r"a tensor of shape \(1,\)"), (None, "NoneType")],
+)
+def test_losses_that_are_not_scalars_are_refused_by_name(
+    kit: SimpleNamespace, shape: tuple[int, ...] | None, came: str, capture: Any
+) -> None:
+    class Wrong(AlgorithmModule):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            self.gradient_step(self.loss, {0: None})
+
+        def loss(self, minibatch: Any) -> Any:
+            total = flat(self.policy).sum()
+            return None if shape is None else total.expand(shape)
+
+    class WrongTensor(AlgorithmModule):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            self.gradient_step(torch.zeros(shape or (2,)))
+
+    with pytest.raises(TypeError, match=rf"the loss .*Wrong.loss is {came}; expected a scalar tensor: "):
+        kit.fit(Wrong(actor_critic=kit.make_actor_critic(), capture=capture))
+    with pytest.raises(TypeError, match=r"the loss of gradient_step is a tensor of shape .*: reduce it, by mean"):
+        kit.fit(WrongTensor(actor_critic=kit.make_actor_critic(), capture=capture))
+
+
+@pytest.mark.parametrize("index", [1, -1])
+def test_a_missing_optimiser_is_named(kit: SimpleNamespace, index: int) -> None:
+    class Wrong(GradientAscent):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            self.gradient_step(torch.zeros(()), optimizer=index)
+
+    with pytest.raises(IndexError, match=rf"gradient_step of Wrong got optimizer={index}; configure_optimizers .* 1, "):
+        kit.fit(Wrong(actor_critic=kit.make_actor_critic()))
+
+
 def test_a_minibatch_of_any_kind_is_learned_from_and_the_reason_why_it_is_not_recorded_is_told(
     kit: SimpleNamespace,
 ) -> None:

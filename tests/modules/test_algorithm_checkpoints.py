@@ -18,15 +18,18 @@ from tests.modules.small_algorithms import GradientAscent, flat
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
 
-@pytest.mark.parametrize("algorithm", [A2C, PPO])
-def test_four_epochs_equal_two_and_two_more(kit: SimpleNamespace, tmp_path: Path, algorithm: Any) -> None:
+@pytest.mark.parametrize(("algorithm", "precision"), [(A2C, "32-true"), (PPO, "32-true"), (PPO, "64-true")])
+def test_four_epochs_equal_two_and_two_more(
+    kit: SimpleNamespace, tmp_path: Path, algorithm: Any, precision: str
+) -> None:
     options = {"batch_size": 10} if algorithm is PPO else {}
 
     def make(**overrides: Any) -> Any:
         return algorithm(actor_critic=kit.make_actor_critic(), max_grad_norm=0.5, **options, **overrides)
 
     whole, first, second = make(lr_schedule="linear"), make(lr_schedule="linear"), make(lr_schedule="linear")
-    kit.fit(whole, epochs=4)
+    kit.fit(whole, epochs=4, precision=precision)
+    assert flat(whole).dtype == (torch.float64 if precision == "64-true" else torch.float32)
     path = tmp_path / "half.ckpt"
 
     class SaveHalf(Callback):
@@ -34,9 +37,9 @@ def test_four_epochs_equal_two_and_two_more(kit: SimpleNamespace, tmp_path: Path
             if trainer.current_epoch == 1:
                 trainer.save_checkpoint(path)
 
-    kit.fit(first, epochs=4, callbacks=[SaveHalf()])
+    kit.fit(first, epochs=4, callbacks=[SaveHalf()], precision=precision)
     noise = torch.rand(3)  # moves the global generator, which must not matter
-    trainer = kit.fit(second, epochs=4, ckpt_path=path)
+    trainer = kit.fit(second, epochs=4, ckpt_path=path, precision=precision)
     assert noise.shape == (3,)
     assert torch.equal(flat(whole), flat(second))
     assert second.env_steps == whole.env_steps == 320

@@ -7,14 +7,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from maze_pl.core.batches import Rollout
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import GymMazeEnv
 from maze_pl.modules import A2C, IMPALA, PPO, PolicySamples
 from tests.modules.hand_computed import BATCH, ENTROPY, EVEN, LOGIT, constant_networks, minibatch
+from tests.modules.small_algorithms import DivergingCrew
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -83,6 +86,30 @@ def test_divergence_of_one_policy_is_enough_to_stop(kit: SimpleNamespace) -> Non
     for parameter in module.policy.networks[1].parameters():
         parameter.requires_grad_(False)
     assert kit.fit(module, make=kit.make_team_rollout, length=1).global_step == 4
+
+
+@pytest.mark.parametrize(("factor", "n_passes"), [(0.8, 1), (1.2, 2)])
+def test_divergence_is_averaged_over_the_minibatches_in_which_a_policy_acts(
+    kit: SimpleNamespace, factor: float, n_passes: int
+) -> None:
+    def make(seed: int) -> Rollout:
+        rollout: Rollout = kit.make_team_rollout(seed=seed)
+        rollout.segments["crew"].active[1:] = False
+        return rollout
+
+    def fitted(target_kl: float) -> DivergingCrew:
+        options: dict[str, Any] = {"batch_size": 2, "n_optimization_epochs": 2, "lr": 1e-2, "target_kl": target_kl}
+        module = DivergingCrew(actor_critic=kit.make_actor_critic(kit.team_spec), **options)
+        pl.seed_everything(0, verbose=False)
+        kit.fit(module, make=make, length=1)
+        return module
+
+    whole = fitted(1e9)
+    assert len(whole.divergences) == 2 * 12
+    of_first_pass = [divergence for divergence in whole.divergences[:12] if divergence is not None]
+    assert 1 < len(of_first_pass) <= 3
+    assert np.mean(of_first_pass) > 1e-6
+    assert len(fitted(factor * float(np.mean(of_first_pass))).divergences) == n_passes * 12
 
 
 def test_divergence_is_recorded(kit: SimpleNamespace) -> None:

@@ -426,6 +426,24 @@ def test_networks_that_do_not_fit_are_refused() -> None:
         DQN(networks=composer(), spec=box)
 
 
+class RememberingValueNet(nn.Module):
+    """Critic with memory."""
+
+    def __init__(self, obs_shapes: dict[str, tuple[int, ...]]) -> None:
+        super().__init__()
+        self.state_shapes = {"memory": (2,)}
+        self.linear = nn.Linear(2, 1)
+
+    def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"value": self.linear(inputs["memory"]), "memory": inputs["memory"] + 1}
+
+
+def test_recurrent_critics_are_refused() -> None:
+    critic = SharedStateCriticComposer([RememberingValueNet])
+    with pytest.raises(ValueError, match=r"the critic is recurrent \(policy state \['memory'\]\)"):
+        DQN(networks=composer(critic=critic), spec=Spec({0: step_spec("choice")}), dueling=True)
+
+
 def test_a_critic_for_each_sub_step_serves_dueling_too() -> None:
     spec = Spec({"one": step_spec("choice"), "two": step_spec("multi_discrete")})
     critic = StepStateCriticComposer([partial(FlattenConcatStateValueNet, hidden_units=[4])])

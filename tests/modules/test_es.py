@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,19 @@ def test_a_step_of_sgd_by_hand(kit: SimpleNamespace) -> None:
 
 
 NAMES = ["policy_grad_norm", "policy_norm", "update_ratio", "return_mean", "return_std", "n_rollouts", "learning_rate"]
+
+
+def test_a_step_follows_the_noise_that_was_played_if_parameters_are_frozen_since(kit: SimpleNamespace) -> None:
+    module = make_es(kit, optimizer="sgd", lr=0.5, l2_penalty=0.1)
+    network: Any = module.policy.networks[0][0]
+    perturbed = tuple(parameter.requires_grad for parameter in network.parameters())
+    network.logits.requires_grad_(False)
+    kit.fit(module, lambda seed: replace(batch_of(**HAND), perturbed=perturbed), length=1)
+    assert parameters(module) == pytest.approx([1.0, -2.0, 0.5 - 0.5 * GRADIENT[2]])
+    network.requires_grad_(True)  # `fixed` was not perturbed
+    kit.fit(module, lambda seed: replace(batch_of(**HAND), perturbed=perturbed), length=1)
+    assert network.fixed.item() == 5.0
+    assert parameters(module) != pytest.approx([1.0, -2.0, 0.5 - 0.5 * GRADIENT[2]])
 
 
 def test_steps_of_adam_are_those_of_torch(kit: SimpleNamespace) -> None:

@@ -16,8 +16,9 @@ from maze_pl.core.rows import Final, Rows, Segment
 from maze_pl.modules import A2C, PPO, ParameterGroup
 from maze_pl.modules.optimization import traced_loss
 from maze_pl.schedules import Linear
-from maze_pl.system.ranks import gather_objects, mean_over_ranks, sum_over_ranks, world_size
+from maze_pl.system.ranks import from_first_rank, gather_objects, mean_over_ranks, sum_over_ranks, world_size
 from tests.modules.kit import KIT
+from tests.modules.small_algorithms import DivergingCrew
 
 
 def flat(module: torch.nn.Module) -> torch.Tensor:
@@ -60,6 +61,27 @@ def make_ppo(kit: Any) -> PPO:
     )
 
 
+def n_updates_until_divergence(kit: Any, rank: int, options: dict[str, Any]) -> int:
+    """Updates with a target just below the divergence of a policy that acts in few minibatches of one rank."""
+
+    def team(seed: int) -> Rollout:
+        rollout: Rollout = kit.make_team_rollout(seed=2 * seed + rank, crew_acts=rank == 0)
+        rollout.segments["crew"].active[1:] = False
+        return rollout
+
+    def divergences(target_kl: float) -> list[float | None]:
+        networks = kit.make_actor_critic(kit.team_spec)
+        settings: Any = {"batch_size": 2, "n_optimization_epochs": 2, "lr": 1e-2, "target_kl": target_kl}
+        module = DivergingCrew(actor_critic=networks, **settings)
+        torch.manual_seed(rank)
+        kit.fit(module, team, length=1, **options)
+        return module.divergences
+
+    of_first_pass = [divergence for divergence in divergences(1e9)[:12] if divergence is not None]
+    divergence = from_first_rank(sum(of_first_pass) / max(len(of_first_pass), 1))
+    return len(divergences(0.8 * divergence))
+
+
 def run_on_two_ranks(folder: Path) -> None:
     """What each of two ranks does: learn from different data, save, and resume."""
     kit = KIT
@@ -93,6 +115,7 @@ def run_on_two_ranks(folder: Path) -> None:
         "crew_learned": any(name.endswith("policy_loss/substep_crew") for name in tables[0]),
         "env_steps": resumed.env_steps,
         "train_return": tables[0]["BaseEnvEvents/reward/mean"],
+        "n_updates": n_updates_until_divergence(kit, rank, options),
         "sum": sum_over_ranks(torch.tensor([1.0, float(rank)])).tolist(),
         "mean": mean_over_ranks(torch.tensor([1.0, float(rank)])).tolist(),
     }
@@ -124,6 +147,7 @@ def test_two_ranks_learn_the_same_from_different_data(tmp_path: Path) -> None:
         "crew_learned": True,
         "stopped_early": True,
         "env_steps": 4 * 2 * 2 * 24,
+        "n_updates": 12,
         "train_return": 10.0,
         "sum": [2.0, 1.0],
         "mean": [1.0, 0.5],

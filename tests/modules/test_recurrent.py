@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, PPO, LearningBatch, learning_batch
+from maze_pl.modules.on_policy import minibatches as minibatches_module
 from maze_pl.modules.on_policy.minibatches import PolicySamples
 from maze_pl.perception import (
     ConcatModelBuilder,
@@ -162,13 +164,58 @@ def test_every_act_is_in_one_minibatch_whose_weights_count_what_is_in_it(name: s
     assert any(n_open for n_open, _ in batch.open_share.values()) == by_step, "open acts are to be among them"
 
 
-def test_fewer_sequences_than_minibatches_leave_some_empty() -> None:
-    play = PLAYS["flat"]
-    minibatches = prepare(play, next(play.rollouts(3)), 50).minibatches(20)
-    assert len(minibatches) == 20
-    assert 0 < sum(bool(part) for part in minibatches) < 20
-    learner = PPO(actor_critic=play.actor_critic, batch_size=1)
-    assert all(learner.loss(part).isfinite() for part in minibatches)
+@every_play
+def test_no_minibatch_is_empty_if_there_are_fewer_sequences(name: str) -> None:
+    play = PLAYS[name]
+    batch = prepare(play, next(play.rollouts(3)), 50)
+    n_sequences = [int(sequence.max()) + 1 for sequence in (batch.row or {}).values() if len(sequence)]
+    minibatches = batch.minibatches(40, torch.Generator().manual_seed(0))
+    assert max(n_sequences) <= len(minibatches) <= sum(n_sequences) < 40
+    assert all(minibatches)
+    for key, acts in batch.acts.items():
+        parts = [float((part[key].weight > 0).sum()) for part in minibatches if key in part]
+        assert sum(parts) == float((acts.weight > 0).sum())
+        assert all(parts)
+
+
+def test_an_update_on_few_sequences_takes_no_step_without_acts(kit: SimpleNamespace) -> None:
+    play = PLAYS["flat, gru, critic shares"]
+    options: dict[str, Any] = {"batch_size": 1, "n_optimization_epochs": 2, "sequence_length": 50}
+    learner = PPO(actor_critic=play.actor_critic, **options)
+    rollout = next(play.rollouts(6)).clone()
+    n_sequences = int(prepare(play, rollout, 50).row[0].max()) + 1
+    trainer = kit.fit(learner, make=lambda seed: rollout, length=1)
+    assert trainer.global_step == 2 * n_sequences < 2 * 18
+    assert "ActorCriticEvents/approx_kl/substep_0" in learner.epoch_statistics["train"]
+
+
+def test_ranks_have_equally_many_minibatches_of_which_none_is_empty_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = PLAYS["several step keys and agents"]
+    batches = [prepare(play, next(play.rollouts(n_steps)), 50) for n_steps in (3, 9)]
+    sums: list[Tensor] = []
+
+    def note(summands: Tensor) -> Tensor:
+        sums.append(summands.clone())
+        return summands
+
+    def minibatches_of_ranks() -> list[list[dict[StepKey, PolicySamples]]]:
+        return [batch.minibatches(60, torch.Generator().manual_seed(0)) for batch in batches]
+
+    monkeypatch.setattr(minibatches_module, "world_size", lambda: 2)
+    monkeypatch.setattr(minibatches_module, "sum_over_ranks", note)
+    minibatches_of_ranks()
+    total = sums[0] + sums[1]
+    monkeypatch.setattr(minibatches_module, "sum_over_ranks", lambda _: total.clone())
+    first, second = minibatches_of_ranks()
+    assert len(first) == len(second) < 60
+    assert not all(first) and all(one or other for one, other in zip(first, second, strict=True))
+    for key in batches[0].acts:
+        for one, other in zip(first, second, strict=True):
+            weight = sum(float(part[key].weight.sum()) for part in (one, other) if key in part)
+            assert weight == pytest.approx(2.0) or weight == 0.0
+        for batch, parts in zip(batches, (first, second), strict=True):
+            n_acts = sum(int((part[key].weight > 0).sum()) for part in parts if key in part)
+            assert n_acts == int((batch.acts[key].weight > 0).sum())
 
 
 # ---------------------------------------------------------------------------------------------- acting and refusals

@@ -176,6 +176,10 @@ class Save(pl.Callback):
         if trainer.current_epoch == 2:
             trainer.save_checkpoint(self.folder / "validation.ckpt")
 
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # before that of the algorithm
+        if trainer.current_epoch == 2:
+            trainer.save_checkpoint(self.folder / "early.ckpt")
+
 
 class SaveEpoch(pl.callbacks.Checkpoint):
     """Keeps a checkpoint of the end of an epoch, as `LastCheckpoint` does."""
@@ -215,7 +219,7 @@ def test_resuming_ends_where_the_whole_run_ends(kit: SimpleNamespace, tmp_path: 
         return without_times({key: saved[key] for key in kept})
 
     whole = run("whole.ckpt", callbacks=(Save(tmp_path), SaveEpoch(tmp_path)))
-    for point in ("epoch", "validation", "batch"):
+    for point in ("epoch", "early", "validation", "batch"):
         resumed = run(f"from_{point}.ckpt", ckpt_path=tmp_path / f"{point}.ckpt")
         assert differences(whole, resumed) == [], point
 

@@ -29,6 +29,9 @@ SPACES: list[spaces.Space[Any]] = [
     spaces.Box(0, 1, (0, 2), np.float32),
     spaces.Discrete(5, start=-2),
     spaces.MultiDiscrete([2, 7]),
+    spaces.Discrete(5, start=-2, dtype=np.int32),
+    spaces.MultiDiscrete([2, 7], dtype=np.int8),
+    spaces.Box(0, 1, (3,), np.bool_),
     spaces.MultiBinary(4),
     spaces.MultiBinary([2, 2]),
 ]
@@ -253,6 +256,11 @@ def box(**others: Any) -> Any:
         box(type="dict", spaces={}),
         box(type="discrete", n=0, start=0),
         box(type="discrete", n=10**30, start=0),
+        box(type="discrete", n=3, start=0, dtype="O"),
+        box(type="discrete", n=3, start=0, dtype="float32"),
+        box(type="discrete", n=300, start=0, dtype="int8"),
+        box(type="multi_discrete", nvec=[2, 3], dtype="S100000000000"),
+        box(type="multi_discrete", nvec=[2, 300], dtype="uint8"),
         box(type="multi_binary", shape=[10**12]),
         box(type="multi_discrete", nvec=[[1, 2], [3]]),
         box(type="other"),
@@ -292,6 +300,51 @@ def test_descriptions_that_are_made_up_are_refused_and_take_no_memory(change: An
         assert tracemalloc.get_traced_memory()[1] < 40 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_bytes_of_booleans_are_0_or_1() -> None:
+    step = StepSpec(spaces.Dict(on=spaces.Box(0, 1, (2,), np.bool_)), spaces.Dict(push=spaces.Discrete(3)))
+    acts: list[Any] = [(0, 0, 0, 0.0, False, {"on": [True, False]}, {"push": 1})]
+    rest = {"terminated": True, "truncated": False, "last_env_time": 1, "last_actor": None, "last_observation": {}}
+    record = SpacesTrajectoryRecord.of_acts("an-id", Spec({0: step}), acts, **rest)
+    body = bytearray(record.to_bytes())
+    place = len(body) - 16  # the last array is the action, an int64
+    assert bytes(body[place : place + 2]) == b"\1\0"
+    body[place] = 7
+    (on,) = SpacesTrajectoryRecord.from_bytes(body).observation[0]["on"]
+    assert (on.tolist(), on.view(np.uint8).tolist()) == ([True, False], [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "message"),
+    [
+        ((True, 2), 2, "keys of sub-steps must be integers or strings"),
+        ((0, 1), 4096, r"a space of type float32 and shape \[4096, 4096\] does not fit"),
+    ],
+)
+def test_descriptions_that_could_not_be_read_are_not_written(
+    keys: Any, size: int, message: str, tmp_path: Path
+) -> None:
+    actions = spaces.Dict(push=spaces.Discrete(3))
+    first = StepSpec(spaces.Dict(place=spaces.Box(-9, 9, (2,), np.float32)), actions)
+    second = StepSpec(spaces.Dict(place=spaces.Box(-9, 9, (size, size), np.float32)), actions)
+    spec = Spec({keys[0]: first, keys[1]: second})
+    acts: list[Any] = [(keys[0], 0, 0, 0.0, False, {"place": [0, 1]}, {"push": 1})]  # none of the second sub-step
+    rest = {"terminated": True, "truncated": False, "last_env_time": 1, "last_actor": None, "last_observation": {}}
+    record = SpacesTrajectoryRecord.of_acts("an-id", spec, acts, **rest)
+    with pytest.raises(ValueError, match=message):
+        record.save(tmp_path / "one.spaces")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_episodes_without_acts_of_a_sub_step_with_large_images_are_read(tmp_path: Path) -> None:
+    actions = spaces.Dict(push=spaces.Discrete(3))
+    first = StepSpec(spaces.Dict(place=spaces.Box(-9, 9, (2,), np.float32)), actions)
+    spec = Spec({0: first, 1: StepSpec(spaces.Dict(image=spaces.Box(0, 255, (1000, 1000, 3), np.uint8)), actions)})
+    acts: list[Any] = [(0, 0, 0, 0.0, False, {"place": [0, 1]}, {"push": 1})]
+    rest = {"terminated": True, "truncated": False, "last_env_time": 1, "last_actor": None, "last_observation": {}}
+    SpacesTrajectoryRecord.of_acts("an-id", spec, acts, **rest).save(tmp_path / "one.spaces")
+    assert SpacesTrajectoryRecord.load(tmp_path / "one.spaces").observation[0]["place"].tolist() == [[0, 1]]
 
 
 def test_a_description_that_was_not_changed_is_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,39 @@ def test_a_bundle_is_compared(tmp_path: Path) -> None:
     name = found.entries[0].name
     assert name.endswith("a.bundle")
     assert found.entry(name).metrics["return"].mean == np.mean([one.summary.reward for one in played])
+
+
+def with_small_integers(spec: Spec) -> Spec:
+    """The same sub-step with int32 in its discrete spaces."""
+    step = spec.steps[0]
+    parts = []
+    for space in (step.observation_space, step.action_space):
+        changed = {}
+        for name, part in space.spaces.items():
+            small = isinstance(part, spaces.Discrete)
+            changed[name] = spaces.Discrete(part.n, start=part.start, dtype=np.int32) if small else part
+        parts.append(spaces.Dict(changed))
+    return Spec({0: replace(step, observation_space=parts[0], action_space=parts[1])})
+
+
+def test_integers_of_another_type_are_no_difference(tmp_path: Path) -> None:
+    policy = BundlePolicy(write_bundle(tmp_path / "a.bundle"))
+    spec = Spec.of(env_of(TURN))
+    policy.require_fit(spec)
+    policy.require_fit(with_small_integers(spec))
+    other = spaces.Dict(turn=spaces.Discrete(4, dtype=np.int32))
+    with pytest.raises(ConfigurationError, match="in actions of sub-step 0"):
+        policy.require_fit(Spec({0: replace(spec.steps[0], action_space=other)}))
+
+
+@pytest.mark.slow
+def test_bundles_describe_the_integers_that_they_take_and_return() -> None:
+    heads: dict[str, spaces.Space[Any]] = {"pick": spaces.Discrete(3, start=2, dtype=np.int32)}
+    env = make_wrapped(partial(env_of, heads))
+    spec = Spec.of(env)
+    policy = TorchPolicy([FlattenConcatPolicyNet(spec.steps[0].observation_shapes, {"pick": (3,)}, nn.Tanh, [4])], spec)
+    (step,) = traced(policy.eval(), env).described()["steps"]
+    assert step["actions"] == {"pick": {"type": "discrete", "n": 3, "start": 2}}
 
 
 @pytest.mark.slow

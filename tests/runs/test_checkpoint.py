@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import CHECKPOINT_FORMAT, CHECKPOINT_KEY, add_to_checkpoint
-from maze_pl.runs.checkpoint import checkpoint_path, read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.runs.checkpoint import (
+    checkpoint_digest,
+    checkpoint_path,
+    named_checkpoint,
+    read_checkpoint,
+    run_configuration,
+    wrapper_statistics_in,
+    write_checkpoint,
+)
 
 
 def test_a_flipped_bit_of_a_checkpoint_is_found_or_changes_nothing(tmp_path: Path) -> None:
@@ -96,3 +104,58 @@ def test_a_folder_of_several_runs_stands_for_no_checkpoint(tmp_path: Path, file:
         (tmp_path / f"seed_{seed}").mkdir()
     with pytest.raises(ConfigurationError, match=fault):
         checkpoint_path(tmp_path)
+
+
+def test_an_option_names_a_checkpoint_of_the_run_or_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("run/checkpoints/best.ckpt", "run/checkpoints/last.ckpt", "run/checkpoints/epoch=3.ckpt", "mine.ckpt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    expected = {
+        "best": "run/checkpoints/best.ckpt",
+        "last": "run/checkpoints/last.ckpt",
+        "epoch=3": "run/checkpoints/epoch=3.ckpt",
+        "mine.ckpt": "mine.ckpt",
+        "run/checkpoints/epoch=3.ckpt": "run/checkpoints/epoch=3.ckpt",
+    }
+    assert {name: str(named_checkpoint("run", name)) for name in expected} == expected
+    Path("last").touch()  # the names of maze_pl mean the checkpoints of the run
+    assert named_checkpoint("run", "last") == Path("run/checkpoints/last.ckpt")
+    assert named_checkpoint("mine.ckpt") == Path("mine.ckpt")
+    with pytest.raises(ConfigurationError, match=r"mine.ckpt is a checkpoint: name no other one \(last\)"):
+        named_checkpoint("mine.ckpt", "last")
+    with pytest.raises(ConfigurationError, match=r"neither lost nor run/checkpoints/lost.ckpt is a file"):
+        named_checkpoint("run", "lost")
+    Path("seeds.json").touch()
+    with pytest.raises(ConfigurationError, match="holds the runs of several seeds"):
+        named_checkpoint(".", "lost")
+
+
+def test_a_digest_is_that_of_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "a.ckpt").write_bytes(b"abc")  # the example of FIPS 180
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert checkpoint_digest(tmp_path / "a.ckpt") == expected
+
+
+class FakeTrainer:
+    """Stands for a trainer in one process."""
+
+    is_global_zero = True
+    strategy: Any
+
+    def __init__(self) -> None:
+        self.strategy = self
+
+    def barrier(self, name: str) -> None:
+        """There is nothing to wait for."""
+
+    def save_checkpoint(self, path: Path, weights_only: bool) -> None:
+        Path(path).write_bytes(b"new")
+
+
+def test_a_checkpoint_that_a_link_names_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "epoch=3.ckpt").write_bytes(b"earlier")
+    (tmp_path / "last.ckpt").symlink_to("epoch=3.ckpt")
+    write_checkpoint(cast(Any, FakeTrainer()), tmp_path / "last.ckpt")
+    found = {path.name: (path.is_symlink(), path.read_bytes()) for path in tmp_path.iterdir()}
+    assert found == {"epoch=3.ckpt": (False, b"earlier"), "last.ckpt": (False, b"new")}

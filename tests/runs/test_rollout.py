@@ -36,6 +36,7 @@ from maze_pl.perception import FlattenConcatPolicyNet
 from maze_pl.runs import rollout as rollouts
 from maze_pl.runs.rollout import Trajectory, rollout
 from tests.datamodules.drift import Drift, Stuck
+from tests.envs.stateful_wrappers import RisingPriceWrapper, make_walk
 from tests.structured.catalogue import every_environment
 
 RECORD = ("spaces", "states", "events")
@@ -427,3 +428,15 @@ def test_spaces_that_are_recorded_know_masks_that_were_configured() -> None:
     (one,) = rollout(Masked, "random", max_steps=30, action_masks={"action": "mask"})
     assert one.spaces is not None and one.summary.reward == 30
     assert one.spaces.spec.steps[0].masks == {"action": "mask"}
+
+
+def test_wrappers_of_a_group_do_not_remember_the_groups_before_it() -> None:
+    played = rollout(make_walk, "random", 6, n_envs=2, wrappers=[RisingPriceWrapper], engine=OutOfOrder())
+    assert returns(played) == [10.0] * 6
+    assert content(played) == content(rollout(make_walk, "random", 6, n_envs=2, wrappers=[RisingPriceWrapper]))
+
+
+def test_an_environment_that_exists_already_keeps_the_state_of_its_wrappers() -> None:
+    env = RisingPriceWrapper.wrap(make_walk())
+    assert returns(rollout(env, "random", 3)) == [10.0, 20.0, 30.0]
+    assert env.level == 3

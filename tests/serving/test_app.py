@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from starlette.testclient import TestClient
 
 from maze_pl.bundle.errors import ExportError
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.spaces import space_to_dict
 from maze_pl.serving import episode_store
 from maze_pl.serving.app import DecisionServer, ServerOptions
 from maze_pl.serving.episode_store import Episode
+from maze_pl.serving.openapi import _space
 from maze_pl.serving.served_policy import ServedPolicy
 from maze_pl.serving.server import _reload
 from maze_pl_runtime import BundleError, Policy
@@ -339,4 +342,41 @@ def test_the_description_fits_the_bundle(client: TestClient) -> None:
     place = single["properties"]["observation"]["properties"]["place"]
     assert (place["minItems"], place["maxItems"], place["items"]["type"]) == (2, 2, "number")
     assert batch["properties"]["observation"]["properties"]["kind"]["items"]["maximum"] == 4
+    state = batch["properties"]["state"]
+    assert state["type"] == ["object", "null"]
+    assert all(part["maxItems"] == 8 for part in state["properties"].values())
     json.dumps(described, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("space", "schema"),
+    [
+        (spaces.MultiDiscrete([3, 3]), {"items": {"type": "integer", "minimum": 0, "maximum": 2}}),
+        (
+            spaces.MultiDiscrete([2, 10], start=[0, 5]),
+            {
+                "prefixItems": [
+                    {"type": "integer", "minimum": 0, "maximum": 1},
+                    {"type": "integer", "minimum": 5, "maximum": 14},
+                ]
+            },
+        ),
+    ],
+)
+def test_choices_are_described_with_their_bounds(space: spaces.Space[Any], schema: dict[str, Any]) -> None:
+    described = _space(space_to_dict(space), is_mask=False)
+    assert described == {"type": "array", "minItems": 2, "maxItems": 2, **schema}
+
+
+def test_choices_of_several_dimensions_are_described_one_by_one() -> None:
+    described = _space(space_to_dict(spaces.MultiDiscrete([[2, 3], [4, 4]])), is_mask=False)
+    first, second = described["prefixItems"]
+    assert [part["maximum"] for part in first["prefixItems"]] == [1, 2]
+    assert (second["items"]["maximum"], second["maxItems"]) == (3, 2)
+
+
+def test_tokens_are_compared_in_utf_8(bundle: Path) -> None:
+    with TestClient(server_of(bundle, token="geheim-ü")) as client:
+        sent = {"Authorization": "Bearer geheim-ü".encode()}
+        assert client.get("/spec", headers=sent).status_code == 200
+        assert client.get("/spec", headers={"Authorization": "Bearer geheim-u"}).status_code == 401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
 from typing import Any
 
@@ -68,6 +69,26 @@ def pickled() -> bytes:
     return stream.getvalue()
 
 
+def with_header(header: str) -> bytes:
+    """An archive whose array has a header that is not a dict of NumPy."""
+    padded = header.encode().ljust(117) + b"\n"
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded)
+    return stream.getvalue()
+
+
+def overlapping() -> bytes:
+    """An archive whose directory names the same array of 80 kB a hundred times."""
+    body = archive(x=np.zeros(10_000))
+    start = body.index(b"PK\x01\x02")
+    end = body.index(b"PK\x05\x06")
+    entry = body[start:end]
+    directory = b"".join(entry.replace(b"x.npy", f"{n:05}".encode()) for n in range(100))
+    numbers = struct.pack("<HHII", 100, 100, len(directory), start)
+    return body[:start] + directory + body[end : end + 8] + numbers + b"\x00\x00"
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "message"),
     [
@@ -81,6 +102,10 @@ def pickled() -> bytes:
         (compressed(), NPZ, 422, "'x.npy' is compressed"),
         (huge_header(), NPZ, 422, "'x' has 0 bytes, which do not fit its shape (1000000000000,)"),
         (pickled(), NPZ, 422, "'x' holds Python objects"),
+        (overlapping(), NPZ, 400, "its entries have 8012800 bytes, the body has 8"),
+        (with_header("((("), NPZ, 400, "'x' has an invalid header"),
+        (with_header("{[]:1}"), NPZ, 400, "'x' has an invalid header"),
+        (with_header("  1\n 2"), NPZ, 400, "'x' has an invalid header"),
     ],
 )
 def test_invalid_bodies_are_refused(body: bytes, kind: str, status: int, message: str) -> None:

@@ -61,3 +61,37 @@ def test_a_folder_that_cannot_be_synchronized_is_no_error_but_a_broken_disk_is(
             write_file(tmp_path / "file", b"content")
     else:
         write_file(tmp_path / "file", b"content")
+
+
+def test_a_link_stays_and_the_file_that_it_names_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("real").mkdir()
+    Path("real", "file").write_bytes(b"former")
+    Path("link").symlink_to("real/file")
+    Path("further").symlink_to(tmp_path / "link")
+    Path("dangling").symlink_to("new/folder/file")
+    for name in ("further", "dangling"):
+        write_file(name, name.encode())
+    assert Path("real", "file").read_bytes() == b"further"
+    assert Path("new", "folder", "file").read_bytes() == b"dangling"
+    assert all(Path(name).is_symlink() for name in ("link", "further", "dangling"))
+    with replaced("link", follows_links=False) as part:
+        part.write_bytes(b"other")
+    assert not Path("link").is_symlink()
+    assert Path("real", "file").read_bytes() == b"further"
+    assert sorted(path.name for path in Path().rglob("*") if path.name.startswith(".")) == []
+
+
+def test_what_is_not_a_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe, link, loop, folder = (tmp_path / name for name in ("pipe", "link", "loop", "folder"))
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    loop.symlink_to(loop)
+    folder.mkdir()
+    messages = {pipe: "a pipe", link: "a pipe", loop: "symbolic links", folder: "Is a directory"}
+    for path, message in messages.items():
+        for follows_links in (True, False):
+            with pytest.raises(OSError, match=message), replaced(path, follows_links) as part:
+                part.write_bytes(b"content")
+    assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink() and folder.is_dir()
+    assert len(list(tmp_path.iterdir())) == 4

@@ -106,6 +106,31 @@ def test_custom_policy_with_probabilities_is_asked() -> None:
     np.testing.assert_array_equal(head.most_likely, [1, 1, 1])
 
 
+class Counting:
+    """A policy of a user whose probabilities depend on the number of acts of the actor before, its state."""
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        count = self._count(batch)
+        return PolicyStep({"action": count % 2}, policy_state={"count": count + 1})
+
+    def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:
+        second = self._count(batch) / 100
+        return {"action": np.stack([1 - second, second], axis=1)}
+
+    def _count(self, batch: PolicyBatch) -> Any:
+        return np.zeros(len(batch.agent_id), np.int64) if batch.policy_state is None else batch.policy_state["count"]
+
+
+def test_custom_policy_with_a_state_is_asked_act_after_act() -> None:
+    record = rollout(lambda: GymMazeEnv("CartPole-v1"), Counting(), max_steps=5)[0].spaces
+    assert record.action[0]["action"].tolist() == [0, 1, 0, 1, 0]
+    agents = np.array([0, 1, 1, 0, 1])  # as if two agents had acted in turns
+    for agent_id, counts in ((record.agent_id, [0, 1, 2, 3, 4]), (agents, [0, 0, 1, 1, 2])):
+        record.agent_id = agent_id
+        head = decisions_of(Counting(), record).heads[0]["action"]
+        np.testing.assert_array_equal(head.probabilities[:, 1], np.array(counts) / 100)
+
+
 # --------------------------------------------------------------------------------------------------------- densities
 
 BOX = spaces.Box(-2.0, 2.0, (2,))

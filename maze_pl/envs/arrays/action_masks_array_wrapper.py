@@ -7,6 +7,7 @@ from typing import Any
 
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.gym_vector_array_env import GymVectorArrayEnv
 
 
 class ActionMasksArrayWrapper(ArrayWrapper):
@@ -20,6 +21,9 @@ class ActionMasksArrayWrapper(ArrayWrapper):
     def __init__(self, env: ArrayEnv, action_masks_dict: Mapping[Any, Mapping[str, str]]) -> None:
         super().__init__(env)
         self._action_masks = action_masks_dict
+        vector = env.unwrapped
+        if isinstance(vector, GymVectorArrayEnv):
+            vector.use_masks(action_masks_dict[0])
 
     @property
     def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:

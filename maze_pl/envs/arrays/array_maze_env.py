@@ -15,13 +15,13 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_checks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep
-from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper, allocate
 from maze_pl.envs.arrays.nested_arrays import random_streams_of
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.rendering import OptionsArrayArg, Renderer, figure_to_array
 from maze_pl.envs.structured_env import Action, Array, Observation
-from maze_pl.events import EpisodeEventLog, KpiCalculator
+from maze_pl.events import BaseEnvEvents, EpisodeEventLog, KpiCalculator
 
 _ONLY = np.zeros(1, np.int64)
 
@@ -125,7 +125,7 @@ class ArrayCoreEnv(CoreEnv):
     def __init__(self, env: ArrayEnv) -> None:
         super().__init__()
         env.note_given_arrays()
-        env.allocate(1)
+        allocate(env, 1)
         self.env = env
         self._renderer = env.get_renderer()
         self._checks = ArrayChecks(Spec.of(env, slots_for_checks(env)), 1, 0, type(env).__name__, False)
@@ -246,6 +246,15 @@ class ArrayCoreEnv(CoreEnv):
         rewards = None if self._result is None else self._result.actor_rewards
         return None if rewards is None else np.asarray(as_numpy(rewards)[0, : self._n_acts], np.float64)
 
+    def env_reward(self, reward: float) -> float:
+        """Return the reward of the last act before array wrappers changed it.
+
+        Args:
+            reward: The reward after they changed it, which is returned if there are no wrappers.
+        """
+        before = None if self._result is None else self._result.env_reward
+        return reward if before is None else float(as_numpy(before)[0])
+
     def clone_from(self, env: Any) -> None:
         """Copy the state of another episode.
 
@@ -314,6 +323,23 @@ class _SameAction(ActionConversionInterface):
         return action
 
 
+class _EnvRewards(BaseEnvEvents):
+    """Fires the reward of an array environment before its wrappers changed it.
+
+    Args:
+        events: Fires the event.
+        core_env: The array environment with its wrappers.
+    """
+
+    def __init__(self, events: BaseEnvEvents, core_env: ArrayCoreEnv) -> None:
+        self._events = events
+        self._core_env = core_env
+
+    def reward(self, value: float) -> None:
+        """Fire the environment's reward instead of the changed one."""
+        self._events.reward(value=self._core_env.env_reward(value))
+
+
 class ArrayMazeEnv(MazeEnv):
     """One episode of an array environment as a `MazeEnv`, for everything that plays single episodes.
 
@@ -336,7 +362,10 @@ class ArrayMazeEnv(MazeEnv):
         for key, space in env.action_spaces_dict.items():
             acts[key] = _SameAction(space, env.action_masks_dict.get(key, {}))
         sees = {key: _SameObservation(space) for key, space in env.observation_spaces_dict.items()}
-        super().__init__(ArrayCoreEnv(env), acts, sees)
+        core_env = ArrayCoreEnv(env)
+        super().__init__(core_env, acts, sees)
+        if isinstance(env, ArrayWrapper):
+            self._base_events = _EnvRewards(self._base_events, core_env)
         self.array_env = env
         self.heuristic_policy = env.heuristic_policy
 

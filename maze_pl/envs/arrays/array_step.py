@@ -39,8 +39,9 @@ class ArrayStep:
         actor_rewards: [N, L] where an environment step or an episode has just ended: the rewards of
             the acts of this environment step, in order; further entries are not read. None if
             rewards are the team's. They are read from the result of the act that completed the step.
-        env_reward: [N] reward before wrappers changed it, for statistics; None if none has.
-        env_observation: Observations before wrappers changed them, for statistics; None if none has.
+        env_reward: [N] reward before wrappers changed it, for statistics; noted by the innermost wrapper, None without
+            wrappers.
+        env_observation: Observations before wrappers changed them, for statistics; as `env_reward`.
     """
 
     observation: Mapping[StepKey, Mapping[str, AnyArray]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -14,10 +15,12 @@ from maze_pl.core.episode_batch import EpisodeBatch
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.arrays.array_reward_watch import ArrayRewardWatch
 from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.arrays.array_step import ArrayStep
-from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.arrays.array_wrapper import ArrayWrapper, allocate
 from maze_pl.envs.arrays.array_wrapper_statistics import (
+    FirstWrapperStates,
     array_states_of,
     load_array_states,
     load_shared_states,
@@ -26,6 +29,7 @@ from maze_pl.envs.arrays.array_wrapper_statistics import (
 from maze_pl.envs.arrays.episode_seeds import EpisodeSeeds
 from maze_pl.envs.arrays.first_observations import FirstObservations
 from maze_pl.envs.arrays.unsaved_state import UnsavedState
+from maze_pl.envs.reward_watch import UnattributedRewardWarning
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import (
     AttributedRewards,
@@ -87,7 +91,7 @@ class ArrayVectorEnv(VectorEnv):
             raise TypeError(f"the environment factory returned {self.env!r}, which is not an ArrayEnv")
         self.env.unwrapped.first_env_index = first_env_index
         self.env.note_given_arrays()
-        self.env.allocate(n_envs)
+        allocate(self.env, n_envs)
         self._unsaved: UnsavedState | None = UnsavedState(self.env)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset
@@ -101,8 +105,11 @@ class ArrayVectorEnv(VectorEnv):
             self.spec, n_envs, first_env_index, type(self.env.unwrapped).__name__, check == "full"
         )
         self._first_observations: FirstObservations | None = None
+        self._reward_watch: ArrayRewardWatch | None = None
         if isinstance(self.env, ArrayWrapper):
             self.env.check_unwrapped(self._checks)
+            if first_env_index == 0:
+                self._reward_watch = ArrayRewardWatch(self.env)
         elif check == "fast":
             self._first_observations = FirstObservations(self.env)
         self._statistics = ArrayStatistics(self.spec, n_envs, first_env_index)
@@ -110,6 +117,7 @@ class ArrayVectorEnv(VectorEnv):
         self._n_acts = np.zeros(n_envs, np.int64)  # in the running environment steps
         self._bounds = {key: _bounds(step.action_space) for key, step in self.spec.steps.items()}
         self._drained: list[EpisodeBatch] = []
+        self._first_states: FirstWrapperStates | None = None
         self.waiting = np.zeros(n_envs, np.bool_) if self.env.unwrapped.starts_late and autoreset else None
 
     def reset(self, envs: Numbers | None = None, episodes: Numbers | None = None) -> None:
@@ -153,6 +161,8 @@ class ArrayVectorEnv(VectorEnv):
             which = np.setdiff1d(np.arange(self.n_envs)[which], late)
         result = self.env.step(self._actions(which), which)
         self._checks.check_step(result, which)
+        if self._reward_watch is not None:
+            self._watch_rewards(self._reward_watch, result, which)
         staging = self.staging
         reward = as_numpy(result.reward)
         staging.reward[which] = reward[which]
@@ -176,7 +186,16 @@ class ArrayVectorEnv(VectorEnv):
 
     def _env_reward(self, result: ArrayStep) -> Array:
         """Rewards [N] as the environment gave them, before wrappers changed them."""
-        return self.staging.reward if result.env_reward is None else as_numpy(result.env_reward)
+        is_same = result.env_reward is None or result.env_reward is result.reward
+        return self.staging.reward if is_same else as_numpy(result.env_reward)
+
+    def _watch_rewards(self, watch: ArrayRewardWatch, result: ArrayStep, which: Array | slice) -> None:
+        """Warn of a wrapper that changes rewards, but not those of single actors."""
+        fault = watch.end_step(result, which)
+        if fault is not None:
+            warnings.warn(fault, UnattributedRewardWarning, stacklevel=3)
+        if watch.is_done:
+            self._reward_watch = None
 
     def _actions(self, which: Array | slice) -> dict[StepKey, dict[str, Array]]:
         """Staged actions, within their bounds; the actions of the environments are recorded."""
@@ -279,6 +298,13 @@ class ArrayVectorEnv(VectorEnv):
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Load statistics into the wrappers; see `VectorEnv.load_shared_states`."""
         load_shared_states(self.env, state, freeze)
+
+    def reset_wrappers(self) -> None:
+        """Bring all wrappers back to their state at the first call; see `VectorEnv.reset_wrappers`."""
+        if self._first_states is None:
+            self._first_states = FirstWrapperStates(self.env)
+        else:
+            self._first_states.load()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the arrays, of the statistics, and of the next actors' observations.

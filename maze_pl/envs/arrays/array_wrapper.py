@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymnasium import spaces
 
@@ -18,6 +18,9 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.first_observations import FirstObservations
 
+if TYPE_CHECKING:
+    from maze_pl.envs.arrays.array_reward_watch import ArrayRewardWatch
+
 _values_of = attrgetter(*[field.name for field in fields(ArrayStep)])
 
 
@@ -27,8 +30,9 @@ class ArrayWrapper(ArrayEnv):
     A subclass makes its arrays in `allocate`. They are saved with those of the environment. It resets and
     steps the environment with `super().reset` and `super().step`, which check the results of the innermost
     environment. It may replace attributes of the `ArrayStep` that these return, which is a copy, but not
-    change its arrays, which are those of the environment. A subclass with statistics that copies share
-    defines `shared_states`, `load_shared_state` and `freeze`.
+    change its arrays, which are those of the environment. If it replaces `reward`, it also replaces `actor_rewards`
+    where there are any. Statistics use the rewards and observations of the environment, which are noted before.
+    A subclass with statistics that copies share defines `shared_states`, `load_shared_state` and `freeze`.
 
     Args:
         env: The environment to wrap.
@@ -48,6 +52,7 @@ class ArrayWrapper(ArrayEnv):
         self.env = env
         self._checks_of_env: ArrayChecks | None = None
         self._first_observations: FirstObservations | None = None
+        self._reward_watch: tuple[ArrayRewardWatch, int] | None = None
         self.statistics_name = f"{type(self).__module__}.{type(self).__qualname__}"
         self.array_events = env.array_events
         self.heuristic_policy = env.heuristic_policy
@@ -99,6 +104,15 @@ class ArrayWrapper(ArrayEnv):
             self._checks_of_env = checks
             self._first_observations = FirstObservations(self.env)
 
+    def watch_rewards(self, watch: ArrayRewardWatch | None, place: int) -> None:
+        """Tell a watch of the rewards that come from inside, or stop doing so.
+
+        Args:
+            watch: The watch; None to stop.
+            place: Place of this wrapper, from the outside.
+        """
+        self._reward_watch = None if watch is None else (watch, place)
+
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start an episode in some environments."""
         result = self.env.reset(which, seeds)
@@ -110,6 +124,9 @@ class ArrayWrapper(ArrayEnv):
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments."""
         result = self.env.step(actions, which)
+        if self._reward_watch is not None:
+            watch, place = self._reward_watch
+            watch.note(place, result)
         if self._checks_of_env is not None:
             self._checks_of_env.check_step(result, which)
             self._check_first(result, which)
@@ -167,11 +184,38 @@ class ArrayWrapper(ArrayEnv):
         self.env.close()
 
 
+def allocate(env: ArrayEnv, n_envs: int) -> None:
+    """Let an array environment make its arrays, also those of its wrappers.
+
+    Args:
+        env: The environment.
+        n_envs: Number of environments.
+
+    Raises:
+        TypeError: The method of a class does not call that of its base.
+    """
+    env.allocate(n_envs)
+    layer = env
+    while layer.n_envs == n_envs:
+        if not isinstance(layer, ArrayWrapper):
+            return
+        layer = layer.env
+    remedy = "call super().allocate(n_envs) first"
+    raise TypeError(f"allocate of {type(layer).__name__} does not set n_envs; {remedy}")
+
+
 def _copied(result: Any) -> Any:
     """Copy a result of the innermost environment, which may return the same object in each step.
 
-    Anything that is not an `ArrayStep` stays as it is; the caller reports it.
+    The copy notes reward and observations before wrappers change them. Anything that is not an `ArrayStep` stays as
+    it is; the caller reports it.
     """
-    if type(result) is ArrayStep:
-        return ArrayStep(*_values_of(result))  # a fifth of the time of `copy.copy`
-    return copy.copy(result) if isinstance(result, ArrayStep) else result
+    if not isinstance(result, ArrayStep):
+        return result
+    is_plain = type(result) is ArrayStep
+    copied = ArrayStep(*_values_of(result)) if is_plain else copy.copy(result)  # a fifth of the time of `copy.copy`
+    if copied.env_reward is None:
+        copied.env_reward = copied.reward
+    if copied.env_observation is None:
+        copied.env_observation = copied.observation
+    return copied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -84,6 +85,30 @@ def load_array_states(env: ArrayEnv, states: Mapping[str, Any]) -> None:
     for name, own in zip(reversed(names), reversed(current), strict=True):
         state = {"env": state, **saved.get(name, own)}
     env.load_state_dict(state)
+
+
+class FirstWrapperStates:
+    """Copies of the states of all wrappers before their first episodes.
+
+    Args:
+        env: The environment with its wrappers, not yet reset.
+    """
+
+    def __init__(self, env: ArrayEnv) -> None:
+        self._env = env
+        self._states: dict[str, Any] = copy.deepcopy(array_states_of(env)["array_wrappers"])
+        self._options = [wrapper.options() for wrapper in array_wrappers_of(env)]
+
+    def load(self) -> None:
+        """Load the states; arrays that wrappers have made since then stay as they are."""
+        if not self._states:
+            return
+        states = copy.deepcopy(array_states_of(self._env))
+        current = states["array_wrappers"]
+        for name, options in zip(self._states, self._options, strict=True):
+            later = {part: array for part, array in current[name].items() if part not in options}
+            current[name] = {**later, **self._states[name]}
+        load_array_states(self._env, states)
 
 
 def _without_options(state: Mapping[str, Any], env: ArrayEnv) -> dict[str, Any]:

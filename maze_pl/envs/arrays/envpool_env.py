@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from maze_pl.envs.arrays.gym_vector_array_env import GymVectorArrayEnv
@@ -45,7 +46,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
         self.num_envs = n_envs
         spec = import_module("envpool").make_spec(name, num_envs=n_envs, **options)
         with _double_precision_bounds():
-            self.single_observation_space = spec.gymnasium_observation_space
+            self.single_observation_space = _with_infinite_bounds(spec.gymnasium_observation_space)
             self.single_action_space = spec.gymnasium_action_space
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
@@ -113,6 +114,18 @@ def make_envpool_env(name: str, **kwargs: Any) -> GymVectorArrayEnv:
         options = sorted(set(known) - set(_ELSEWHERE))
         raise ValueError(f"EnvPool's {name} has no options {unknown}; it has {options}")
     return GymVectorArrayEnv(partial(EnvPoolVectorEnv, name, kwargs), seed_each=True)
+
+
+def _with_infinite_bounds(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Replace the bounds by which C++ declares none: the smallest and the largest positive number of a type."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict([(name, _with_infinite_bounds(part)) for name, part in space.spaces.items()])
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        return space
+    numbers = np.finfo(space.dtype)
+    low = np.where((space.low == numbers.tiny) | (space.low == -numbers.max), -np.inf, space.low)
+    high = np.where(space.high == numbers.max, np.inf, space.high)
+    return spaces.Box(low, high, space.shape, space.dtype.type)
 
 
 @contextmanager

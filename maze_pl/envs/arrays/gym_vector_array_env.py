@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Any, Final, Literal
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
+from maze_pl.envs.arrays.idle_actions import IdleActions
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.gym_action_conversion import GymActionConversion
-from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.gym_observation_conversion import GymObservationConversion
-from maze_pl.envs.structured_env import Array, StructuredEnv
+from maze_pl.envs.structured_env import Array
 
 _MODES = [f"AutoresetMode.{mode.name}" for mode in AutoresetMode]
 _Tree = dict[str, Array]
@@ -91,7 +89,7 @@ class GymVectorArrayEnv(ArrayEnv):
             raise ValueError(f"{self._name} has AutoresetMode.DISABLED, which needs reset_mask; leave reset_mask out")
         self._sees = GymObservationConversion(self._vector.single_observation_space)
         self._acts = GymActionConversion(self._vector.single_action_space)
-        self._neutral = {head: _neutral(part) for head, part in self._acts.space().spaces.items()}
+        self._idle_actions = IdleActions(self._acts.space())
         self.starts_late = self._mode is AutoresetMode.NEXT_STEP and not self._can_mask
 
     def _made(self, n_envs: int) -> VectorEnv[Any, Any, Any]:
@@ -141,6 +139,11 @@ class GymVectorArrayEnv(ArrayEnv):
         self._ended = np.zeros(n_envs, np.bool_)  # whether the episode in the vector environment has ended
         self._begun = np.zeros(n_envs, np.bool_)  # whether the last step started an episode
         self._first: _Tree = {}  # [N, ...] observations of the episodes that the last step started
+        self._latest: _Tree = {}  # [N, ...] observations in the vector environment
+
+    def use_masks(self, masks: Mapping[str, str]) -> None:
+        """Keep environments that step along after their episodes within masks, action head -> observation."""
+        self._idle_actions.masks = masks
 
     # ---------------------------------------------------------------------------------------------- reset
 
@@ -162,6 +165,7 @@ class GymVectorArrayEnv(ArrayEnv):
             raise EnvContractError(f"{fault}; {limit}, or {mask}")
         self._runs[which] = True
         self._begun[which] = False
+        self._latest = observation
         return ArrayStep({0: observation})
 
     def _reset_all(self, which: Array, seeds: Array) -> _Tree:
@@ -218,19 +222,19 @@ class GymVectorArrayEnv(ArrayEnv):
             raise EnvContractError(f"{self._name} steps all environments, but environment {n} must not be stepped")
         idle = self._ended & ~acting
         if self._mode is AutoresetMode.DISABLED and idle.any():
-            self._vector.reset(options={"reset_mask": idle.copy()})
+            self._latest = self._parts(self._require_pair(self._vector.reset(options={"reset_mask": idle.copy()})))
             self._ended[idle] = False
         result = self._vector.step(self._joined(actions[0], acting))
         if not isinstance(result, tuple) or len(result) != 5:
             expected = "expected (observations, rewards, terminations, truncations, infos)"
             raise EnvContractError(f"step of {self._name} returned {describe(result)}; {expected}")
         observation, reward, terminated, truncated, infos = result
-        parts = self._parts(observation)
+        parts = self._latest = self._parts(observation)
         ends = self._flags(terminated, "terminations") | self._flags(truncated, "truncations")
         self._begun[:] = False
         if self._mode is AutoresetMode.SAME_STEP:
             parts = self._with_finals(parts, infos, ends)
-        elif "final_obs" in infos:
+        elif isinstance(infos, Mapping) and "final_obs" in infos:
             declared = f"declares AutoresetMode.{self._mode.name}, but its step returned final_obs as in SAME_STEP"
             raise EnvContractError(f"{self._name} {declared}; declare the mode that it has")
         elif self._mode is AutoresetMode.NEXT_STEP and self._ended.any():
@@ -242,11 +246,10 @@ class GymVectorArrayEnv(ArrayEnv):
         return ArrayStep({0: parts}, reward=reward, terminated=terminated, truncated=truncated)
 
     def _joined(self, heads: Mapping[str, Any], acting: Array) -> Any:
-        """Copy actions in the format of the vector environment, with any allowed ones in idle environments."""
+        """Copy actions in the format of the vector environment, with allowed ones in idle environments."""
         copied = {head: np.array(values) for head, values in heads.items()}
         if not acting.all():
-            for head, values in copied.items():
-                values[~acting] = self._neutral[head]
+            self._idle_actions.put_into(copied, ~acting, self._latest)
         return self._acts.joined(copied)
 
     def _flags(self, flags: Any, name: str) -> Array:
@@ -321,15 +324,6 @@ class GymVectorArrayEnv(ArrayEnv):
         self._vector.close()
 
 
-def _neutral(space: spaces.Space[Any]) -> Array:
-    """Return an action that the space allows."""
-    if isinstance(space, spaces.Box):
-        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return np.asarray(space.start)
-    return np.zeros(space.shape or (), np.int8)
-
-
 def require_seeds(env: ArrayEnv, needed_by: str, all_episodes: bool = False) -> None:
     """Refuse a vector environment of gymnasium that does not give equal starts to environments with equal seeds.
 
@@ -351,50 +345,3 @@ def require_seeds(env: ArrayEnv, needed_by: str, all_episodes: bool = False) -> 
     fault = f"{needed_by} needs a seed for each {what}, which {vector._name} does not take"
     remedy = f"{_SEQUENTIAL}, the form for single episodes, an ArrayEnv, or {options} if its reset takes them"
     raise ValueError(f"{fault}; {remedy}")
-
-
-def make_native_array_env(env: Callable[[], Any], **kwargs: Any) -> GymVectorArrayEnv:
-    """Make the vector form that an environment of gymnasium was registered with, for `vectorization: native`.
-
-    Args:
-        env: Makes the environment for single episodes, by name.
-        kwargs: Passed to the vector entry point, besides the arguments of the environment.
-
-    Raises:
-        ValueError: It has no vector entry point, was not made by name, or has wrappers or no time limit.
-    """
-    with closing(env()) as single:
-        spec = getattr(single, "spec", None)
-        name = type(single).__name__ if spec is None else str(spec.id)
-        if spec is None or spec.vector_entry_point is None:
-            fault = f"a gymnasium environment with a vector entry point, which {name} does not have"
-            raise ValueError(f"vectorization=native needs {fault}; {_SEQUENTIAL}")
-        limit = _time_limit(single, name)
-    arguments = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
-    if limit is not None:
-        arguments["max_episode_steps"] = limit
-    return GymVectorArrayEnv(spec.id, **arguments, **kwargs)
-
-
-def _time_limit(single: Any, name: str) -> int | None:
-    """Return the time limit of an environment for single episodes; refuse other changes."""
-    inner = single
-    changes = []
-    limits = []
-    if isinstance(single, StructuredEnv):
-        if type(single) is not GymMazeEnv:
-            changes.append(type(single).__name__)
-        inner = single.core_env.env  # type: ignore[attr-defined]
-    while isinstance(inner, gymnasium.Wrapper):
-        if type(inner) is TimeLimit:
-            limits.append(inner._max_episode_steps)
-        elif type(inner) not in (OrderEnforcing, PassiveEnvChecker):
-            changes.append(type(inner).__name__)
-        inner = inner.env
-    if changes:
-        fault = f"vectorization=native makes {name} without {', '.join(changes)}, which env puts around it"
-        raise ValueError(f"{fault}; {_SEQUENTIAL}, or put maze_pl's wrappers into wrappers of the data module")
-    if not limits and gymnasium.spec(name).max_episode_steps is not None:
-        fault = f"vectorization=native makes {name} with a time limit, but env makes it without one"
-        raise ValueError(f"{fault}; give max_episode_steps, or {_SEQUENTIAL}")
-    return min(limits, default=None)

@@ -93,6 +93,4 @@ class ObservationArrayWrapper(ArrayWrapper):
             observation = {name: array[rows].astype(dtypes[name].dtype) for name, array in arrays.items()}
             for name, values in self.observations(key, observation, rows, agents[rows]).items():
                 self._changed[key][name][rows] = values
-        if result.env_observation is None:
-            result.env_observation = result.observation
         result.observation = self._changed

@@ -62,8 +62,6 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
         rewards = as_numpy(result.reward).astype(np.float64)
         if not self._is_frozen:
             self._learn(rewards, result, self.numbers_of(which))
-        if result.env_reward is None:
-            result.env_reward = result.reward
         result.reward = rewards / self.scale
         if is_numbers(result.actor_rewards):
             result.actor_rewards = as_numpy(result.actor_rewards) / self.scale[:, np.newaxis]

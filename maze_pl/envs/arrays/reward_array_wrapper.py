@@ -11,6 +11,7 @@ import numpy as np
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
+from maze_pl.envs.contract import EnvContractError, describe
 
 
 class RewardArrayWrapper(ArrayWrapper):
@@ -25,15 +26,25 @@ class RewardArrayWrapper(ArrayWrapper):
         """
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
-        """Step and change the rewards."""
+        """Step and change the rewards.
+
+        Raises:
+            EnvContractError: The changed rewards have another shape.
+        """
         result = super().step(actions, which)
         if isinstance(result, ArrayStep) and is_numbers(result.reward):  # others are reported by the caller
-            if result.env_reward is None:
-                result.env_reward = result.reward
-            result.reward = self.rewards(in_float64(result.reward))
+            result.reward = self._changed(result.reward)
             if is_numbers(result.actor_rewards):
-                result.actor_rewards = self.rewards(in_float64(result.actor_rewards))
+                result.actor_rewards = self._changed(result.actor_rewards)
         return result
+
+    def _changed(self, rewards: AnyArray) -> AnyArray:
+        """Change rewards, and refuse a result of another shape."""
+        changed = self.rewards(in_float64(rewards))
+        if getattr(changed, "shape", None) != rewards.shape:
+            came = f"rewards of {type(self).__name__} returned {describe(changed)}"
+            raise EnvContractError(f"{came} for rewards of shape {tuple(rewards.shape)}; return one number for each")
+        return changed
 
 
 def is_numbers(array: Any) -> bool:

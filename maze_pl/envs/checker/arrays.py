@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
@@ -16,6 +17,7 @@ from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker.examination import Examination, plays_in_arrays
 from maze_pl.envs.checker.report import ERROR, SKIPPED, WARNING, Finding
 from maze_pl.envs.checker.same_as import compare_envs
+from maze_pl.envs.reward_watch import UnattributedRewardWarning
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 
 N_ARRAY_ENVS = 4
@@ -80,13 +82,20 @@ def check_arrays(examination: Examination) -> Iterator[Finding]:
     except ValueError as error:  # of a wrapper without an array form
         yield WARNING, f"it cannot be played in arrays: {error}"
         return
-    comparison = compare_envs(
-        make,
-        partial(make, as_singles=True),
-        n_steps=examination.n_steps,
-        seed=examination.seed,
-        step_timeout=examination.step_timeout,
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnattributedRewardWarning)
+        comparison = compare_envs(
+            make,
+            partial(make, as_singles=True),
+            n_steps=examination.n_steps,
+            seed=examination.seed,
+            step_timeout=examination.step_timeout,
+        )
+    for warning in caught:
+        if not issubclass(warning.category, UnattributedRewardWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif str(warning.message) != examination.env.unattributed:  # which the check of rewards has reported
+            yield ERROR, str(warning.message)
     if comparison.difference is not None:
         both = f"{N_ARRAY_ENVS} environments in arrays and {N_ARRAY_ENVS} single ones of the same seeds differ"
         remedy = "compute each environment from its entries alone, and change only those of `which`"

@@ -20,6 +20,7 @@ from maze_pl.envs.contract import (
     check_reset,
     check_step,
 )
+from maze_pl.envs.reward_watch import reward_watch
 from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
@@ -75,6 +76,7 @@ class Recorder(Wrapper):
         acts: All resets and steps.
         fired: Topic and event of everything that happened.
         early_events: Events that were fired before their environment step had begun.
+        unattributed: Fault of a wrapper that changes rewards, but not those of single actors; None if there is none.
         sub_steps: Step key -> spaces and masks of the sub-step.
     """
 
@@ -93,6 +95,8 @@ class Recorder(Wrapper):
         self._done: set[ActorID] = set()  # in this episode
         self._n_acts: int | None = None  # of the running step; None if it began elsewhere
         self._is_attributed: bool | None = None  # None before the first step is complete
+        self._watch = reward_watch(env)
+        self.unattributed: str | None = None
         self.before: Callable[[Action], None] | None = None
         self.acts: list[Act] = []
         self.fired: set[tuple[type, Any]] = set()
@@ -124,7 +128,7 @@ class Recorder(Wrapper):
         env_time = self.env.get_env_time()
         with time_limit("step", self._step_timeout):
             began = time.perf_counter()
-            result = self.env.step(action)
+            result = self.env.step(action) if self._watch is None else self._watch.step(action)
             seconds = time.perf_counter() - began
         check_step(result, self.env)
         self.early_events.end_act()
@@ -149,6 +153,8 @@ class Recorder(Wrapper):
         check_actor_rewards(actor_rewards, self._n_acts, self._is_attributed, self.env)
         self._is_attributed = actor_rewards is not None
         self._n_acts = 0
+        if self._watch is not None and actor_rewards is not None:
+            self.unattributed = self.unattributed or self._watch.end_step()
         return () if actor_rewards is None else tuple(map(float, actor_rewards))
 
     def _check_actor(self, actor: ActorID) -> None:

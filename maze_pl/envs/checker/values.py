@@ -29,7 +29,9 @@ def check_observations(examination: Examination) -> Iterator[Finding]:
 
 
 def check_rewards(examination: Examination) -> Iterator[Finding]:
-    """Find rewards that are not finite, too large, too small, or drift."""
+    """Find rewards that are not finite, too large, too small, drift, or are not learned from."""
+    if examination.env.unattributed is not None:
+        yield ERROR, examination.env.unattributed
     rewards = [act.reward for act in examination.acts if act.action is not None]
     attributed = [reward for act in examination.acts for reward in act.actor_rewards]
     what = "the reward of an actor" if attributed else "the reward"

@@ -49,6 +49,7 @@ class Cutting2DCoreEnvironment(CoreEnv):
         self.max_pieces_in_inventory = max_pieces_in_inventory
         self.raw_piece_size = (raw_piece_size[0], raw_piece_size[1])
         self.demand = static_demand if isinstance(static_demand, DemandGenerator) else StaticDemand(static_demand)
+        self.demand.check(self.raw_piece_size)
         self.reward_aggregator = reward_aggregator or DefaultRewardAggregator()
         self.pubsub.register_subscriber(self.reward_aggregator)
         self._cutting_events = self.pubsub.create_event_topic(CuttingEvents)

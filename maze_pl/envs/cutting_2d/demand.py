@@ -21,6 +21,18 @@ class DemandGenerator(ABC):
 
     repeats: bool = False
 
+    def check(self, raw_piece_size: Piece) -> None:  # noqa: B027  a hook
+        """Refuse orders that cannot be cut out of a raw piece, when an environment is made; nothing by default.
+
+        Orders that are drawn are checked, too.
+
+        Args:
+            raw_piece_size: Size of a raw piece.
+
+        Raises:
+            ValueError: There may be such orders.
+        """
+
     @abstractmethod
     def period(self, raw_piece_size: Piece, generator: np.random.Generator, last: list[Piece]) -> list[Piece]:
         """Return the next orders, each small enough to be cut out of a raw piece.

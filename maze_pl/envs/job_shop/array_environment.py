@@ -14,6 +14,7 @@ from maze_pl.envs.job_shop.array_simulation import ArrayJobShopSimulation, Sched
 from maze_pl.envs.job_shop.core_environment import Instances, JobShopCoreEnvironment
 from maze_pl.envs.job_shop.environment import job_shop_factory
 from maze_pl.envs.job_shop.events import ScheduleEvents
+from maze_pl.envs.job_shop.instance import JobShopInstance
 from maze_pl.envs.job_shop.instance_source import draw_one, sizes_of
 from maze_pl.envs.job_shop.kpi_calculator import KPI_NAMES, schedule_kpis
 from maze_pl.envs.job_shop.lower_bound_reward_aggregator import LowerBoundRewardAggregator
@@ -76,6 +77,8 @@ class JobShopArrayEnvironment(ArrayFormEnv):
         super().allocate(n_envs)
         self.simulation = ArrayJobShopSimulation(n_envs, self.sizes, self.choices)
         self._source = np.zeros(n_envs, np.int64)
+        # made when `maze_state` needs them
+        self._instances: list[JobShopInstance | None] = [None] * n_envs
         self._observation: dict[str, Array] = {}
         for name, space in self._flat_space.items():
             self._observation[name] = np.zeros((n_envs, *(space.shape or ())), np.float32)
@@ -91,6 +94,7 @@ class JobShopArrayEnvironment(ArrayFormEnv):
         for env, seed in zip(which.tolist(), seeds.tolist(), strict=True):
             instance, self._source[env] = draw_one(self.sources, np.random.default_rng(seed))
             instances.append(instance)
+            self._instances[env] = None
         self.simulation.reset(which, instances)
         self._observe(which)
 
@@ -159,9 +163,18 @@ class JobShopArrayEnvironment(ArrayFormEnv):
         return JobShopRenderer()
 
     def maze_state(self, env: int) -> JobShopMazeState:
-        """Return the state of one environment."""
-        instance = self.sources[int(self._source[env])].instance_in(self.simulation.instances, env)
+        """Return the state of one environment; all states of an episode have the same instance."""
+        instance = self._instances[env]
+        if instance is None:
+            source = self.sources[int(self._source[env])]
+            instance = source.instance_in(self.simulation.instances, env)
+            self._instances[env] = instance
         return state_of(self.simulation, env, instance)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`; see `ArrayEnv.load_state_dict`."""
+        super().load_state_dict(state)
+        self._instances = [None] * self.n_envs
 
     def _arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays of the state, by name."""

@@ -261,7 +261,11 @@ class ArrayJobShopSimulation:
         if self.choices == "active":
             limit = np.maximum(limit, earliest_completion - 1)
         limit = np.minimum(limit, NEVER - 1)
-        self.allowed[rows] = existing <= limit[:, np.newaxis, np.newaxis]
+        allowed = existing <= limit[:, np.newaxis, np.newaxis]
+        if self.choices == "active":  # what takes no time may start at the earliest completion
+            limit = np.minimum(earliest_completion, NEVER - 1)
+            allowed |= completions <= limit[:, np.newaxis, np.newaxis]
+        self.allowed[rows] = allowed
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays of the state [N, ...], by name."""

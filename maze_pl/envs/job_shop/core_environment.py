@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ from maze_pl.envs.job_shop.published import instance_sources
 from maze_pl.envs.job_shop.renderer import JobShopRenderer
 from maze_pl.envs.job_shop.simulation import Choices, JobShopSimulation
 
-Instances = Sequence[str | JobShopInstance | InstanceSource]
+Instances = Sequence[str | Path | JobShopInstance | InstanceSource]
 
 
 class JobShopCoreEnvironment(CoreEnv):

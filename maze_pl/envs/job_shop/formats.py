@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from maze_pl.envs.job_shop.instance import JobShopInstance
@@ -43,7 +44,8 @@ def parse_job_shop(text: str, name: str) -> JobShopInstance:
     Both begin with the numbers of jobs and machines. In the standard format, a line per job follows,
     with pairs of a machine, numbered from 0, and a duration. In Taillard's format, a matrix of
     durations and one of machines, numbered from 1, follow, with a line per job each. Lines without
-    numbers, such as headings, and lines that begin with `#` are skipped.
+    numbers, such as headings, and lines that begin with `#` are skipped, and so is what follows the
+    sizes in their line. Numbers are whole.
 
     Args:
         text: Content of the file.
@@ -77,7 +79,8 @@ def parse_flexible(text: str, name: str) -> JobShopInstance:
 
     The first line has the numbers of jobs and machines, and often the mean number of alternatives,
     which is skipped. Each job has a line with its number of operations and, for each operation, the
-    number of alternatives and pairs of a machine, numbered from 1, and a duration.
+    number of alternatives and pairs of a machine, numbered from 1, and a duration. Numbers are
+    whole, except the one that is skipped.
 
     Args:
         text: Content of the file.
@@ -106,7 +109,12 @@ def _rows(text: str, name: str) -> list[_Row]:
         words = line.split("#")[0].split()
         if not words or not any(character.isdigit() for character in "".join(words)):
             continue
-        values = [_whole(word, f"{name}, line {number}") for word in words]
+        where = f"{name}, line {number}"
+        if not rows:  # what follows the sizes is skipped, such as a mean number of alternatives
+            for word in words[2:]:
+                _number(word, where)
+            words = words[:2]
+        values = [_whole(word, where) for word in words]
         n_numbers += len(values)
         if n_numbers > _MOST_NUMBERS:
             raise ValueError(f"{name} has more than {_MOST_NUMBERS} numbers; that is not an instance of a job shop")
@@ -116,15 +124,26 @@ def _rows(text: str, name: str) -> list[_Row]:
     return rows
 
 
-def _whole(word: str, where: str) -> int:
-    """Convert a word to a whole number; fractions, such as a mean number of alternatives, are cut."""
+def _number(word: str, where: str) -> int | float:
+    """Convert a word to a finite number."""
     try:
-        number = int(word) if word.lstrip("+-").isdigit() else int(float(word))
-    except (ValueError, OverflowError) as error:
+        number = int(word) if word.lstrip("+-").isdigit() else float(word)
+    except ValueError as error:
         raise ValueError(f"{where}: {word[:20]!r} is not a number; expected whole numbers only") from error
+    if isinstance(number, float) and not math.isfinite(number):
+        raise ValueError(f"{where}: {word[:20]!r} is not a number; expected whole numbers only")
     if abs(number) > _LARGEST:
         raise ValueError(f"{where}: {word[:20]!r} is too large; numbers are at most {_LARGEST}")
     return number
+
+
+def _whole(word: str, where: str) -> int:
+    """Convert a word to a whole number."""
+    number = _number(word, where)
+    if number != int(number):
+        expected = "expected whole numbers only, so multiply durations by the same factor"
+        raise ValueError(f"{where}: {word[:20]!r} is a fraction; {expected}")
+    return int(number)
 
 
 def _sizes(rows: list[_Row], name: str) -> tuple[int, int]:

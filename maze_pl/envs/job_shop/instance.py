@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,6 +37,9 @@ class JobShopInstance:
         n_alternatives: [J, O] number of alternatives of each operation; 0 in padding.
         lower_bound: Proved lower bound of the makespan, if one is published.
         best_known: Best published makespan.
+
+    Raises:
+        ValueError: An array does not have whole numbers.
     """
 
     name: str
@@ -56,6 +60,11 @@ class JobShopInstance:
     """[J, O + 1] first machine of the operation after each one; M if there is none."""
 
     def __post_init__(self) -> None:
+        for part in ("machines", "durations", "n_operations", "n_alternatives"):
+            kind = getattr(self, part).dtype
+            if kind.kind not in "iu":
+                remedy = "give whole numbers, such as int64"
+                raise ValueError(f"{self.name}: {part} have the type {kind}; {remedy}")
         exists = np.arange(self.machines.shape[2]) < self.n_alternatives[..., np.newaxis]
         shortest = np.where(exists, self.durations, _LONGEST + 1).min(axis=2)
         shortest[self.n_alternatives == 0] = 0
@@ -97,7 +106,7 @@ class JobShopInstance:
 
         Raises:
             ValueError: There is no job, a job has no operation, an operation has no machine or the
-                same one twice, or a machine or a duration is out of range.
+                same one twice, or a machine or a duration is a fraction or out of range.
 
         Example:
             >>> instance = JobShopInstance.of("pair", 2, [[[(0, 3)], [(1, 2)]], [[(1, 4), (0, 5)]]])
@@ -120,7 +129,8 @@ class JobShopInstance:
                     machines[j, o, k] = machine
                     durations[j, o, k] = duration
         n_operations = np.array([len(job) for job in jobs], np.int64)
-        return cls(name, n_machines, machines, durations, n_operations, n_alternatives, lower_bound, best_known)
+        arrays = (machines, durations, n_operations, n_alternatives)
+        return cls(name, int(n_machines), *arrays, lower_bound, best_known)
 
     @property
     def n_jobs(self) -> int:
@@ -143,6 +153,12 @@ class JobShopInstance:
         return int(self.n_operations.sum())
 
     @cached_property
+    def has_instant_work(self) -> bool:
+        """True if an operation takes no time on one of its machines."""
+        exists = np.arange(self.max_alternatives) < self.n_alternatives[..., np.newaxis]
+        return bool((exists & (self.durations == 0)).any())
+
+    @cached_property
     def forced_load(self) -> Array:
         """[M] work that only this machine can do, in time units; read-only."""
         forced = self.n_alternatives == 1
@@ -158,6 +174,15 @@ class JobShopInstance:
         load = np.bincount(self.machines[exists], share[exists], self.n_machines)
         load.setflags(write=False)
         return load
+
+    @cached_property
+    def content(self) -> bytes:
+        """Digest of machines and durations, equal for instances that have the same schedules."""
+        sizes = repr((self.n_machines, self.machines.shape))
+        digest = hashlib.blake2b(sizes.encode(), digest_size=16)
+        for array in (self.machines, self.durations, self.n_operations, self.n_alternatives):
+            digest.update(np.ascontiguousarray(array, np.int64).tobytes())
+        return digest.digest()
 
     @cached_property
     def start_bound(self) -> int:
@@ -179,6 +204,8 @@ class JobShopInstance:
 
 def _check(name: str, n_machines: int, jobs: Sequence[Sequence[Operation]]) -> None:
     """Refuse what is not an instance."""
+    if not _is_whole(n_machines):
+        raise ValueError(f"{name}: got {n_machines} machines; their number must be whole")
     if n_machines < 1 or not jobs:
         raise ValueError(f"{name}: got {len(jobs)} jobs and {n_machines} machines; there must be at least 1 of each")
     if n_machines > _MOST_MACHINES:
@@ -189,10 +216,21 @@ def _check(name: str, n_machines: int, jobs: Sequence[Sequence[Operation]]) -> N
         for o, operation in enumerate(job):
             where = f"{name}: operation {o} of job {j}"
             machines = [machine for machine, _ in operation]
+            if not all(map(_is_whole, machines)):
+                expected = "machines are whole numbers from 0"
+                raise ValueError(f"{where} has the machines {machines}; {expected}")
             if not machines or len(set(machines)) < len(machines):
                 raise ValueError(f"{where} has the machines {machines}; give at least one, and none twice")
             if min(machines) < 0 or max(machines) >= n_machines:
                 raise ValueError(f"{where} needs the machines {machines}, but there are only 0 to {n_machines - 1}")
             durations = [duration for _, duration in operation]
+            if not all(map(_is_whole, durations)):
+                expected = "durations are whole numbers: multiply all of them by the same factor"
+                raise ValueError(f"{where} takes {durations}; {expected}")
             if min(durations) < 0 or max(durations) > _LONGEST:
                 raise ValueError(f"{where} takes {durations}; durations are whole numbers from 0 to {_LONGEST}")
+
+
+def _is_whole(number: float) -> bool:
+    """True for a whole number, of any type."""
+    return isinstance(number, int) or float(number).is_integer()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from maze_pl.envs.job_shop.instance import Array, JobShopInstance
 
@@ -85,3 +87,16 @@ class JobShopMazeState:
     def makespan(self) -> int:
         """Completion of the operation that ends last, of those scheduled so far."""
         return int(self.machine_ready.max())
+
+    def of_job(self, job: int) -> JobShopMazeState:
+        """Return the state after the first of two actors has chosen a job.
+
+        Only options of the job may be chosen. If none of them may be, or there is no such job, the
+        state stays as it is: whatever the second actor chooses is replaced.
+
+        Args:
+            job: Index of the job.
+        """
+        is_chosen = np.arange(len(self.allowed))[:, np.newaxis] == job
+        allowed = self.allowed & is_chosen
+        return replace(self, allowed=allowed) if allowed.any() else self

@@ -59,7 +59,9 @@ def published_instance(name: str) -> JobShopInstance:
     return replace(instance, lower_bound=bounds[0], best_known=bounds[1])
 
 
-def instance_sources(descriptions: Sequence[str | JobShopInstance | InstanceSource]) -> list[InstanceSource]:
+def instance_sources(
+    descriptions: Sequence[str | Path | JobShopInstance | InstanceSource],
+) -> list[InstanceSource]:
     """Make sources of instances from their descriptions.
 
     Args:
@@ -73,14 +75,17 @@ def instance_sources(descriptions: Sequence[str | JobShopInstance | InstanceSour
         >>> len(instance_sources(["ft06", "ta01-ta10", "random(15x15)"]))
         12
     """
-    if isinstance(descriptions, str):
-        raise ValueError(f"instances={descriptions!r} is a text; write a list, [{descriptions}]")
+    if isinstance(descriptions, str | Path):
+        came = f"instances={str(descriptions)!r} is a text"
+        raise ValueError(f"{came}; write a list, [{descriptions}]")
     sources: list[InstanceSource] = []
     for description in descriptions:
         if isinstance(description, InstanceSource):
             sources.append(description)
         elif isinstance(description, JobShopInstance):
             sources.append(FixedInstance(description))
+        elif isinstance(description, Path):
+            sources.append(FixedInstance(read_instance(description)))
         else:
             sources += _named_sources(description)
     if not sources:
@@ -90,7 +95,7 @@ def instance_sources(descriptions: Sequence[str | JobShopInstance | InstanceSour
 
 def _named_sources(text: str) -> list[InstanceSource]:
     """Sources of a name, a span of names, a description of random instances or a file."""
-    if text.startswith("random"):
+    if text.startswith("random(") or (text.startswith("random") and not Path(text).is_file()):
         return [RandomInstances.parse(text)]
     span = _SPAN.fullmatch(text)
     if span is not None:

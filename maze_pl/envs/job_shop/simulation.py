@@ -26,7 +26,7 @@ class JobShopSimulation:
     With the earliest start s* and the earliest completion c* of all options, these are allowed:
 
         all:        every option, as in Zhang et al. 2020 (arXiv:2010.12367)
-        active:     start < c* (or start = s*, which matters for durations of 0)
+        active:     start < c*, or completion = c* (or start = s*; both matter for durations of 0)
         non_delay:  start = s*
 
     `active` includes the conflict set of Giffler and Thompson 1960 (Operations Research 8(4), pp.
@@ -234,3 +234,5 @@ class JobShopSimulation:
         if self.choices == "active":
             limit = max(limit, self.earliest_completion - 1)
         np.less_equal(self._scratch, min(limit, NEVER - 1), out=self.allowed)
+        if self.choices == "active" and self.instance.has_instant_work:
+            self.allowed |= self.completions <= min(self.earliest_completion, NEVER - 1)

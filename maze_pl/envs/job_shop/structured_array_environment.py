@@ -10,6 +10,7 @@ import numpy as np
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.job_shop.array_environment import JobShopArrayEnvironment
 from maze_pl.envs.job_shop.core_environment import Instances
+from maze_pl.envs.job_shop.objects import JobShopMazeState
 from maze_pl.envs.job_shop.schedule_reward_aggregator import ScheduleRewardAggregator
 from maze_pl.envs.job_shop.simulation import Choices
 from maze_pl.envs.job_shop.structured_environment import structured_job_shop_factory
@@ -88,6 +89,11 @@ class StructuredJobShopArrayEnvironment(JobShopArrayEnvironment):
             self._next_key[second] = 0
         result.observation = self._observations()
         return result
+
+    def maze_state(self, env: int) -> JobShopMazeState:
+        """Return the state of one environment, in sub-step 1 with options of the chosen job only."""
+        state = super().maze_state(env)
+        return state.of_job(int(self._job[env])) if self._next_key[env] == 1 else state
 
     def _observe(self, which: Array) -> None:
         """Compute the observations of some environments, and show each job with its best option."""

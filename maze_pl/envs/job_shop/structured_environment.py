@@ -10,6 +10,7 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.job_shop.core_environment import Instances
 from maze_pl.envs.job_shop.environment import job_shop_factory
+from maze_pl.envs.job_shop.objects import JobShopMazeState
 from maze_pl.envs.job_shop.option_features import N_FEATURES
 from maze_pl.envs.job_shop.simulation import Choices
 from maze_pl.envs.job_shop.sub_step_observations import MASKS, jobs_observation, sub_step_spaces
@@ -78,6 +79,11 @@ class StructuredJobShopEnvironment(Wrapper):
         self._flat_observation, info = self.env.reset(seed=seed, options=options)
         self._job = None
         return self._jobs_observation(self._flat_observation), info
+
+    def get_simulation_state(self) -> Any:
+        """Return the state that rules get, in sub-step 1 with options of the chosen job only."""
+        state: JobShopMazeState = self.env.get_simulation_state()
+        return state if self._job is None else state.of_job(self._job)
 
     def _jobs_observation(self, flat: Observation) -> Observation:
         """Observation of sub-step 0."""

@@ -36,7 +36,7 @@ class BaseStockPolicy(OrderingPolicy):
         gains: Gain of each echelon; 0 if None.
 
     Raises:
-        ValueError: The numbers of levels and gains differ.
+        ValueError: The numbers of levels and gains differ; in `order`, the chain has no history for gains.
     """
 
     def __init__(
@@ -60,7 +60,10 @@ class BaseStockPolicy(OrderingPolicy):
                     f"levels={list(self.levels)} does not have one entry for each of {chain.n_echelons} echelons"
                 )
             level = self.levels[echelon]
-        if self.gains is not None and received.shape[1]:
+        if self.gains is not None:
+            if not chain.history:
+                came = f"gains={list(self.gains)} follow the last demands, of which a chain with history=0 keeps none"
+                raise ValueError(f"{came}: set its history, or leave gains out")
             deviation = received.mean(axis=1) - chain.demand.mean
             level = np.rint(level + self.gains[echelon] * deviation)
         return np.asarray(level - position)

@@ -109,21 +109,26 @@ class StockChain:
 
     def _check_options(self, lead_times: list[int]) -> None:
         """Refuse options that are out of range, before anything is computed from them."""
-        if not lead_times or min(lead_times) < 1:
-            raise ValueError(f"lead_times={lead_times} must name at least one echelon, with 1 period or more each")
-        if self.periods < 1 or self.history < 0:
-            raise ValueError(f"periods={self.periods} must be at least 1, and history={self.history} at least 0")
+        if not lead_times or not all(_is_whole(lead) and lead >= 1 for lead in lead_times):
+            expected = "at least one echelon, with 1 period or more each, in whole numbers"
+            raise ValueError(f"lead_times={lead_times} must name {expected}")
+        if not (_is_whole(self.periods) and _is_whole(self.history)) or self.periods < 1 or self.history < 0:
+            came = f"periods={self.periods} must be at least 1, and history={self.history} at least 0"
+            raise ValueError(f"{came}, both whole numbers")
         if self.target not in get_args(Targets) or self.orders not in get_args(Orders):
             known = f"target {' or '.join(get_args(Targets))}, orders {' or '.join(get_args(Orders))}"
             raise ValueError(f"target={self.target!r} and orders={self.orders!r}; known are {known}")
-        if self.max_backlog is not None and self.max_backlog < 0:
-            raise ValueError(f"max_backlog={self.max_backlog} must be at least 0 units, or None for no limit")
+        if self.max_backlog is not None and not (_is_whole(self.max_backlog) and self.max_backlog >= 0):
+            expected = "at least 0 units, a whole number, or None for no limit"
+            raise ValueError(f"max_backlog={self.max_backlog} must be {expected}")
         if not 0 <= self.lost_sale_cost < float("inf"):
             raise ValueError(f"lost_sale_cost={self.lost_sale_cost} must be a finite number of at least 0")
 
     def _costs(self, name: str, given: Numbers) -> Array:
         """Return a cost of each echelon, [E] float64."""
-        costs = [float(given)] * self.n_echelons if isinstance(given, int | float) else [float(c) for c in given]
+        costs = np.atleast_1d(np.asarray(given, np.float64)).tolist()
+        if np.ndim(given) == 0:
+            costs *= self.n_echelons
         if len(costs) != self.n_echelons or min(costs) < 0 or not all(map(isfinite, costs)):
             raise ValueError(f"{name}={given} must be {self.n_echelons} finite numbers of at least 0, one per echelon")
         return np.array(costs)
@@ -132,8 +137,10 @@ class StockChain:
         """Return numbers of units of each echelon, [E] int64."""
         if given is None:
             return np.array(default, np.int64)
-        units = [given] * self.n_echelons if isinstance(given, int) else list(given)
-        if len(units) != self.n_echelons or min(units) < least:
+        units = np.atleast_1d(np.asarray(given)).tolist()
+        if np.ndim(given) == 0:
+            units *= self.n_echelons
+        if len(units) != self.n_echelons or not all(_is_whole(unit) and unit >= least for unit in units):
             expected = f"{self.n_echelons} whole numbers of at least {least}, one per echelon"
             raise ValueError(f"{name}={given} must be {expected}")
         return np.array(units, np.int64)
@@ -142,3 +149,8 @@ class StockChain:
     def largest_action(self) -> Array:
         """[E] int64, largest order or level that actions name."""
         return self.highest if self.target == "level" else self.most_ordered
+
+
+def _is_whole(number: float) -> bool:
+    """True for a whole number, of any type."""
+    return isfinite(number) and int(number) == number

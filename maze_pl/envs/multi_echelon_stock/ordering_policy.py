@@ -42,13 +42,17 @@ class OrderingPolicy(MazeStatePolicy):
             received: [N, H] last demands of the echelon.
         """
 
-    def quantities(self, chain: StockChain, state: ChainState, received: Array) -> tuple[Array, Array]:
+    def quantities(
+        self, chain: StockChain, state: ChainState, received: Array, placed: Array | None = None
+    ) -> tuple[Array, Array]:
         """Return orders and levels of all echelons.
 
         Args:
             chain: Description of the chain.
             state: N chains.
             received: [N, E, H] last demands of each echelon.
+            placed: [N, E] int64 orders that were placed in this period already, -1 where the rule orders; None if
+                it orders for all echelons.
 
         Returns:
             Orders [N, E] int64, and the inventory positions [N, E] int64 that they aim at, which are
@@ -64,6 +68,8 @@ class OrderingPolicy(MazeStatePolicy):
             wanted = self.order(chain, echelon, position, received[:, echelon]).astype(np.int64)
             wanted = np.minimum(wanted, chain.capacity[echelon] - position)
             orders[:, echelon] = np.clip(wanted, 0, chain.most_ordered[echelon])
+            if placed is not None:
+                orders[:, echelon] = np.where(placed[:, echelon] < 0, orders[:, echelon], placed[:, echelon])
             levels[:, echelon] = position + wanted
         return orders, levels
 
@@ -91,13 +97,17 @@ class OrderingPolicy(MazeStatePolicy):
             np.stack([state.owed for state in states]),
             np.stack([state.transit for state in states]),
         )
-        orders, levels = self.quantities(chain, stocks, np.stack([state.received for state in states]))
+        echelons = np.array([state.echelon for state in states]) % chain.n_echelons
+        placed = None
+        if states[0].echelon >= 0:
+            is_placed = np.arange(chain.n_echelons) < echelons[:, np.newaxis]
+            placed = np.where(is_placed, np.stack([state.orders for state in states]), -1)
+        orders, levels = self.quantities(chain, stocks, np.stack([state.received for state in states]), placed)
         amounts = np.clip(levels if chain.target == "level" else orders, 0, chain.largest_action)
         largest = np.broadcast_to(chain.largest_action, amounts.shape)
         space = heads["order"]
         if states[0].echelon >= 0:
             rows = np.arange(len(states))
-            echelons = np.array([state.echelon for state in states]) % chain.n_echelons
             amounts = amounts[rows, echelons, np.newaxis]
             largest = largest[rows, echelons, np.newaxis]
         if isinstance(space, spaces.Box):

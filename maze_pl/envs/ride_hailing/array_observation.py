@@ -44,7 +44,7 @@ class Overviews:
         waiting = simulation.waiting[which]
         is_waiting = np.arange(waiting.shape[1]) < simulation.n_waiting[which, np.newaxis]
         requests = _counts(city, waiting[:, :, ORIGIN], is_waiting)
-        period = np.minimum((now[:, 0] / city.period).astype(np.int64), city.n_periods)
+        period = city.period_of(now[:, 0])
         near = city.near(np.stack([vehicles, requests], axis=1))
         return cls(period, city.forecast[period], vehicles, requests, near, is_counted)
 
@@ -114,7 +114,7 @@ def option_features(
     numbers[9] = minutes / 30
     numbers[10:12] = np.moveaxis(ends, 2, 0) * (2 / city.size) - 1
     zones = city.zones_of(ends.reshape(-1, 2)).reshape(shape)
-    periods = np.minimum(((now + minutes) / city.period).astype(np.int64), city.n_periods)
+    periods = city.period_of(now + minutes)
     numbers[12] = city.near_demand[periods, zones] / 5
     own = city.nearness[zone[:, np.newaxis], zones] * overviews.is_counted[lines, vehicle][:, np.newaxis]
     numbers[13] = (overviews.near[lines[:, np.newaxis], 0, zones] - own) / 3

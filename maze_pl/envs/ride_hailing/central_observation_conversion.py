@@ -67,7 +67,7 @@ class CentralObservationConversion(ObservationConversionInterface):
             options[place, :, N_FEATURES + 2] = (maze_state.shift_end[vehicle] - maze_state.now) / 240
             options[place] *= mask[:, np.newaxis]
             masks[place] = mask
-        forecast = city.total_forecast[min(int(maze_state.now / city.period), city.n_periods)]
+        forecast = city.total_forecast[city.period_of(maze_state.now)]
         n_undecided = len(maze_state.undecided)
         summary = [maze_state.now / city.minutes, n_undecided / 5, len(maze_state.waiting) / 10, forecast / 20]
         return {

@@ -24,7 +24,8 @@ class HotSpot:
     centre moves on a straight line; before the first and after the last one, it stands still.
 
     Args:
-        stops: Hour of the day and coordinates of the centre, km, in the order of time.
+        stops: Hour of the day and coordinates of the centre, km, in the order of time; hours after midnight
+            are those from 24 on.
         spread: Standard deviation of both coordinates, km.
         share: Share of all trips.
     """
@@ -68,7 +69,8 @@ class City:
         size: Edge of the city, km.
         n_zones: Number of zones along an edge, G.
         rate: Mean number of requests in an hour.
-        profile: Hour of the day and factor of the rate, in the order of time; linear in between.
+        profile: Hour of the day and factor of the rate, in the order of time; linear in between. Hours after
+            midnight are those from 24 on.
         origins: Hot spots of origins.
         destinations: Hot spots of destinations.
         start_hour: Hour of the day at which episodes begin.
@@ -81,6 +83,7 @@ class City:
         lookahead: Minutes of demand that the forecast adds up.
 
     Raises:
+        TypeError: Something other than a hot spot is given as one.
         ValueError: A number is out of range.
     """
 
@@ -112,6 +115,10 @@ class City:
         if n_zones < 1:
             raise ValueError(f"{n_zones=} must be at least 1")
         for name, spots in {"origins": origins, "destinations": destinations}.items():
+            wrong = [spot for spot in spots if not isinstance(spot, HotSpot)]
+            if wrong:
+                expected = "hot spots, such as {class_path: maze_pl.envs.ride_hailing.HotSpot, init_args: {stops: ...}}"
+                raise TypeError(f"{name} has {wrong[0]!r}; expected {expected}")
             if sum(spot.share for spot in spots) > 1 + 1e-9:
                 raise ValueError(f"the shares of the hot spots of {name} add up to more than 1")
         hours = [hour for hour, _ in profile]
@@ -161,6 +168,13 @@ class City:
     def hour_of(self, minutes: float) -> float:
         """Return the hour of the day of a time of the episode."""
         return self.start_hour + minutes / 60
+
+    def period_of(self, minutes: Any) -> Any:
+        """Return the numbers of the periods of times [...] of the episode, at most the number of periods.
+
+        A time that is the start of a period up to rounding belongs to it.
+        """
+        return np.minimum(np.floor(minutes / self.period + 1e-9).astype(np.int64), self.n_periods)
 
     def mean_requests(self, index: int) -> float:
         """Return the expected number of requests of a period."""

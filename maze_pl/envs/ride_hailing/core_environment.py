@@ -42,6 +42,8 @@ class RideHailingCoreEnvironment(CoreEnv):
         super().__init__()
         self.simulation = simulation or RideHailingSimulation(City())
         self.reward_aggregator = reward_aggregator or IncomeRewardAggregator()
+        if isinstance(self.reward_aggregator, VehicleRewardAggregator):
+            self.reward_aggregator.use_city(self.simulation.city)
         self.pubsub.register_subscriber(self.reward_aggregator)
         self._events = self.pubsub.create_event_topic(RideEvents)
         self._generator = np.random.default_rng()
@@ -113,7 +115,7 @@ class RideHailingCoreEnvironment(CoreEnv):
         events = self._events
         if drive.empty:
             events.driven_empty(vehicle=drive.vehicle, distance=drive.empty)
-        if drive.fare or drive.trip:
+        if drive.accepts:
             events.request_accepted(
                 vehicle=drive.vehicle, fare=drive.fare, distance=drive.trip, waiting_time=drive.waiting_time
             )

@@ -38,6 +38,7 @@ class FleetArrayEnvironment(ArrayFormEnv):
         core_env: RideHailingCoreEnvironment = single.core_env  # type: ignore[assignment]
         self._day = core_env.simulation
         self.reward_aggregator = with_array_form(reward_aggregator or IncomeRewardAggregator())
+        self.reward_aggregator.use_city(self._day.city)
         self._topic: Any = self.create_event_topic(RideEvents)
 
     @property
@@ -86,7 +87,7 @@ class FleetArrayEnvironment(ArrayFormEnv):
         """
         drives = self.simulation.decide(which, place, option)
         aggregator = self.reward_aggregator
-        pays = (drives.fare != 0) | (drives.trip != 0)
+        pays = drives.accepts
         events: list[tuple[Any, Any, Array, dict[str, Array]]] = [
             (self._topic.invalid_choice, aggregator.invalid_reward, ~drives.is_valid, {"option": option}),
             (self._topic.driven_empty, aggregator.empty_reward, drives.empty != 0, {"distance": drives.empty}),

@@ -117,7 +117,7 @@ class Overview:
         is_counted = is_on_duty(state)
         vehicles = np.bincount(city.zones_of(state.positions[is_counted]), minlength=n)
         waiting = np.bincount(city.zones_of(state.waiting[:, ORIGIN]), minlength=n)
-        forecast = city.forecast[min(int(state.now / city.period), city.n_periods)]
+        forecast = city.forecast[city.period_of(state.now)]
         near_vehicles, near_waiting = city.near(np.array([vehicles, waiting], np.float64))
         return cls(forecast, vehicles, waiting, near_vehicles, near_waiting, is_counted)
 
@@ -176,7 +176,7 @@ def option_features(state: RideHailingMazeState, place: int, overview: Overview)
     numbers[9] = minutes / 30
     numbers[10:12] = ends.T * (2 / city.size) - 1
     zones = city.zones_of(ends)
-    periods = np.minimum(((state.now + minutes) / city.period).astype(np.int64), city.n_periods)
+    periods = city.period_of(state.now + minutes)
     numbers[12] = city.near_demand[periods, zones] / 5
     own = city.nearness[city.zone_of(position), zones] * overview.is_counted[vehicle]
     numbers[13] = (overview.near_vehicles[zones] - own) / 3
@@ -198,7 +198,7 @@ def _summary(state: RideHailingMazeState, vehicle: int, overview: Overview) -> A
     """Return the numbers of the whole state and of a vehicle [9]."""
     city = state.city
     x, y = state.positions[vehicle].tolist()
-    period = min(int(state.now / city.period), city.n_periods)
+    period = city.period_of(state.now)
     is_there = (state.shift_start <= state.now) & (state.now < state.shift_end)
     numbers = [
         state.now / city.minutes,

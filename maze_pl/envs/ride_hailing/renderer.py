@@ -64,7 +64,7 @@ def _draw_forecast(axes: Axes, state: RideHailingMazeState) -> None:
     """Draw the zones with the expected requests."""
     city = state.city
     n = city.n_zones
-    forecast = city.forecast[min(int(state.now / city.period), city.n_periods)]
+    forecast = city.forecast[city.period_of(state.now)]
     extent = (0.0, city.size, 0.0, city.size)
     most = max(float(city.forecast.max()), 1e-9)
     image = forecast.reshape(n, n)

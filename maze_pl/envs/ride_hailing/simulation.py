@@ -31,6 +31,7 @@ class Drive:
         fare: Fare of the passenger; 0 without one.
         waiting_time: Minutes from the request to the pick-up; 0 without a passenger.
         overtime: Minutes of the drive after the end of the shift.
+        accepts: Whether it drives to a passenger.
     """
 
     vehicle: int
@@ -39,6 +40,7 @@ class Drive:
     fare: float = 0.0
     waiting_time: float = 0.0
     overtime: float = 0.0
+    accepts: bool = False
 
 
 class RideHailingSimulation:
@@ -142,7 +144,7 @@ class RideHailingSimulation:
         self.trips[vehicle] = row[2:6]
         fare = float(self.city.fares(row[DISTANCE]))
         overtime = max(end - float(self.shift_end[vehicle]), 0.0)
-        return Drive(vehicle, empty, trip, fare, picked_up - float(row[APPEARED]), overtime)
+        return Drive(vehicle, empty, trip, fare, picked_up - float(row[APPEARED]), overtime, accepts=True)
 
     def stay(self, place: int) -> Drive:
         """Let a vehicle wait until the next period."""

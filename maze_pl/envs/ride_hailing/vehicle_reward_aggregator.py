@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.core_env import RewardAggregatorInterface
+from maze_pl.envs.ride_hailing.city import City
 from maze_pl.envs.ride_hailing.events import RideEvents
 from maze_pl.envs.ride_hailing.objects import Array
 from maze_pl.events import EventRecord
@@ -22,6 +23,9 @@ class VehicleRewardAggregator(RewardAggregatorInterface):
     def get_interfaces(self) -> list[type]:
         """Event topics to receive."""
         return [RideEvents]
+
+    def use_city(self, city: City) -> None:
+        """Take prices from the city; called before the first rewards. Does nothing by default."""
 
     def request_reward(self, fare: Any, distance: Any, waiting_time: Any) -> Any:
         """Return the reward of `request_accepted`."""
@@ -55,6 +59,8 @@ class VehicleRewardAggregator(RewardAggregatorInterface):
 
     def summarize_reward(self, maze_state: Any = None) -> float:
         """Return the reward of the current step."""
+        if maze_state is not None:
+            self.use_city(maze_state.city)
         total = 0.0
         for record in self.events:
             if "vehicle" in record.attributes:

@@ -101,7 +101,7 @@ def first_acts(history: dict[str, Any], n_acts: int) -> dict[str, Any]:
     for index, (key, heads) in enumerate(history["actions"].items()):
         n_of_key = int(np.count_nonzero(keys == index))
         actions[key] = {head: values[:n_of_key] for head, values in heads.items()}
-    return {"episode": history["episode"], "keys": keys, "actions": actions}
+    return history | {"keys": keys, "actions": actions}
 
 
 def _random_action(vector: VectorEnv, generator: np.random.Generator) -> dict[str, Any]:

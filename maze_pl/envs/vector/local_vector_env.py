@@ -17,6 +17,7 @@ from maze_pl.envs.vector.replayed_vector_env import ReplayedVectorEnv
 from maze_pl.envs.vector.running_episodes import RunningEpisodes
 from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
 from maze_pl.envs.vector.vector_env import MakeEnv, Staging
+from maze_pl.envs.vector.wrapper_starts import WrapperStarts
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
@@ -51,6 +52,7 @@ class LocalVectorEnv(ReplayedVectorEnv):
         self.envs = [self._made(n, factory) for n, factory in enumerate(env_factories)]
         super().__init__(spec or Spec.of(self.envs[0]), len(self.envs), seed, first_env_index, staging)
         self._stacks: list[dict[str, Wrapper]] = [wrapper_stack(env) for env in self.envs]
+        self._starts = WrapperStarts(self._stacks)
         self._episodes = RunningEpisodes(self.staging, self.n_envs, first_env_index)
 
     def _made(self, n: int, factory: MakeEnv) -> LogStatsWrapper:
@@ -82,6 +84,10 @@ class LocalVectorEnv(ReplayedVectorEnv):
     def wrapper_states(self) -> list[dict[str, Any]]:
         """Return the wrappers' full states; see `ReplayedVectorEnv.wrapper_states`."""
         return [states_of(stack) for stack in self._stacks]
+
+    def reset_wrappers(self) -> None:
+        """Bring all wrappers back to their first state; see `VectorEnv.reset_wrappers`."""
+        self._starts.load_first()
 
     def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:
         """Call a function with environments, in the process that they live in; return its results.

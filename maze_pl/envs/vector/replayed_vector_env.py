@@ -24,9 +24,10 @@ class ReplayedVectorEnv(VectorEnv):
         Returns:
             For each environment: `episode`, the index of the episode; `keys` [L], the step key of
             each act as its position among the step keys; and `actions`, step key -> head -> [number
-            of acts of this key, ...]. If the state of a long episode was taken, `state` is restored
-            after `n_before` acts, instead of replaying the acts that led to it; if that was not
-            possible, `why` gives the reason.
+            of acts of this key, ...]. `wrappers` are the states that wrappers had before the
+            episode, by name; absent if none has a state that changes. If the state of a long
+            episode was taken, `state` is restored after `n_before` acts, instead of replaying the
+            acts that led to it; if that was not possible, `why` gives the reason.
         """
 
     @abstractmethod
@@ -36,6 +37,8 @@ class ReplayedVectorEnv(VectorEnv):
     @abstractmethod
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Bring each environment to the end of its history, then restore the state of its wrappers.
+
+        A replay begins with the states that the wrappers had before the episode.
 
         Args:
             histories: Result of `histories`.

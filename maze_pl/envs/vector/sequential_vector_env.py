@@ -3,6 +3,7 @@
 Plain gymnasium environments are stepped without the layers around them.
 """
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
@@ -22,6 +23,7 @@ from maze_pl.envs.contract import (
     check_step,
     explain_step,
 )
+from maze_pl.envs.reward_watch import N_WATCHED, RewardWatch, UnattributedRewardWarning, reward_watch
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.env_time import EnvTimes
 from maze_pl.envs.vector.episode_state import give_episode, take_episode
@@ -91,6 +93,9 @@ class SequentialVectorEnv(LocalVectorEnv):
         self._flat = self.spec.is_flat
         self._all = range(self.n_envs)
         self._attributes = any(map(attributes_rewards, self.envs))
+        self._watch: RewardWatch | None = None
+        if self._attributes and first_env_index == 0:
+            self._watch = reward_watch(self.envs[0], N_WATCHED)
         self._is_exact = check == "full"
         self._next = NextObservations(self.spec, self.envs, self.staging, self._is_exact)
         self._time = EnvTimes(self.spec, self.n_envs)
@@ -118,6 +123,7 @@ class SequentialVectorEnv(LocalVectorEnv):
     def _reset(self, n: int) -> dict[str, Any]:
         index = (self.first_env_index + n) // self._n_same_starts if self._seed_by_env else 0
         seed = derive_seed(self.seed, "env", index, self._episodes.numbers[n])
+        self._starts.note(n)
         if self._clock is not None:
             self._clock.begin(n, self._episodes.numbers[n], is_reset=True)
         result: Any = self.envs[n].reset(seed=seed)
@@ -176,13 +182,17 @@ class SequentialVectorEnv(LocalVectorEnv):
         attributed: dict[int, Array] = {}
         observe = self._next.stage
         actions = {key: self._staged_actions.of(key) for key in self.spec.step_keys}
+        if self._watch is not None and self._watch.is_done:
+            self._watch = None
+        watch = self._watch
         n, result = 0, cast(Any, ...)
         try:
             for n in chosen:
                 env = envs[n]
                 for head, kept in acts[n][keys[n]].items():
                     kept.append(staging.action[keys[n]][head][n].copy())
-                result = env.step({head: values[n] for head, values in actions[keys[n]].items()})
+                action = {head: values[n] for head, values in actions[keys[n]].items()}
+                result = env.step(action) if watch is None or n > 0 else watch.step(action)
                 observation, reward, terminated, truncated, _ = result
                 if terminated is not False or truncated is not False or type(reward) is not float or is_new:
                     is_usual = type(terminated) in FLAGS and type(truncated) in FLAGS and type(reward) in NUMBERS
@@ -203,6 +213,8 @@ class SequentialVectorEnv(LocalVectorEnv):
                 is_over = advanced or terminated or truncated
                 if attributes and is_over and (actor_rewards := env.get_actor_rewards()) is not None:
                     attributed[n] = np.array(actor_rewards, dtype=np.float64)
+                    if watch is not None and n == 0 and (fault := watch.end_step()) is not None:
+                        warnings.warn(fault, UnattributedRewardWarning, stacklevel=2)
                 if terminated or truncated:
                     if truncated and not terminated:
                         key, agent_id = env.actor_id()
@@ -290,6 +302,8 @@ class SequentialVectorEnv(LocalVectorEnv):
         """
         histories = self._episodes.histories()
         for n, history in enumerate(histories):
+            if states := self._starts.of_running(n):
+                history["wrappers"] = states
             first = self._long.shorten(n, history, self.episode_state, self._copy_of)
             if first is not None:
                 self._episodes.order[n] = [] if self._flat else first["keys"].tolist()
@@ -349,6 +363,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         autoreset, self.autoreset = self.autoreset, False
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
             self._episodes.numbers[n], self.envs[n].context.is_logged = history["episode"], False
+            self._starts.load(n, history.get("wrappers", {}))  # earlier versions saved none
             self._begin(n)
             taken, keys = dict.fromkeys(step_keys, 0), history["keys"].tolist()
             given_after = history.get("n_before")

@@ -287,6 +287,10 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         """Load statistics into all wrappers; see `VectorEnv.load_shared_states`."""
         self._call("load_shared_states", dict.fromkeys(self._all, (state, freeze)))
 
+    def reset_wrappers(self) -> None:
+        """Bring all wrappers back to their first state; see `VectorEnv.reset_wrappers`."""
+        self._call("reset_wrappers", dict.fromkeys(self._all, ()))
+
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Replay episodes; see `ReplayedVectorEnv.replay`."""
         parts = [(list(histories[start:stop]), list(wrapper_states[start:stop])) for start, stop in self._slices]

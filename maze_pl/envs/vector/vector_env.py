@@ -212,7 +212,8 @@ class VectorEnv(ABC):
 
         Returns:
             The environments that did not reach their saved observation, because they are not
-            deterministic; they have started their next episode.
+            deterministic or depend on a state that was not saved; they have started their next
+            episode.
         """
 
     @abstractmethod
@@ -237,4 +238,12 @@ class VectorEnv(ABC):
         Args:
             state: One entry of `shared_states`, or the result of `Wrapper.merge_shared_states`.
             freeze: Whether the wrappers stop updating their statistics, as in evaluation.
+        """
+
+    @abstractmethod
+    def reset_wrappers(self) -> None:
+        """Bring all wrappers back to the state that they had before the first episode.
+
+        Episodes then do not depend on those that were played before. Statistics that copies share
+        must be loaded afterwards, and new episodes be started.
         """

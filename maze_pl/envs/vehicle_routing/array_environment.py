@@ -15,7 +15,7 @@ from maze_pl.envs.vehicle_routing.core_environment import Instances, checked_siz
 from maze_pl.envs.vehicle_routing.distance_reward_aggregator import DistanceRewardAggregator
 from maze_pl.envs.vehicle_routing.environment import vehicle_routing_factory
 from maze_pl.envs.vehicle_routing.events import RoutingEvents
-from maze_pl.envs.vehicle_routing.instance import InstanceArrays
+from maze_pl.envs.vehicle_routing.instance import InstanceArrays, RoutingInstance
 from maze_pl.envs.vehicle_routing.instance_source import draw_many
 from maze_pl.envs.vehicle_routing.instance_sources import instance_sources
 from maze_pl.envs.vehicle_routing.kpi_calculator import KPI_NAMES
@@ -66,6 +66,8 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         super().allocate(n_envs)
         self.simulation = RoutingSimulation(n_envs, self.max_customers, self.n_vehicles, self.advised)
         self._source = np.zeros(n_envs, np.int64)
+        # made when `maze_state` needs them
+        self._instances: list[RoutingInstance | None] = [None] * n_envs
         self._streams = RandomStreams(np.zeros(n_envs, np.int64))
         self._observation: dict[str, Array] = {}
         for name, space in self._flat_space.items():
@@ -75,6 +77,8 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         """Start episodes."""
         self._streams.seed(seeds, which)
         drawn, self._source[which] = draw_many(self.sources, self._streams, which, self.max_customers)
+        for env in which.tolist():
+            self._instances[env] = None
         self.simulation.reset(which, drawn)
         return ArrayStep({0: self._observe(which)})
 
@@ -159,9 +163,18 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         return VehicleRoutingRenderer()
 
     def maze_state(self, env: int) -> RoutingMazeState:
-        """Return the state of one environment."""
-        instance = self.sources[int(self._source[env])].instance_in(self.simulation.instances, env)
+        """Return the state of one environment; all states of an episode have the same instance."""
+        instance = self._instances[env]
+        if instance is None:
+            source = self.sources[int(self._source[env])]
+            instance = source.instance_in(self.simulation.instances, env)
+            self._instances[env] = instance
         return state_of(self.simulation, env, instance, InstanceArrays.of([instance], self.max_customers))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state_dict`; see `ArrayEnv.load_state_dict`."""
+        super().load_state_dict(state)
+        self._instances = [None] * self.n_envs
 
     def _arrays(self) -> Iterator[tuple[str, Array]]:
         """Yield the arrays of the state, by name."""

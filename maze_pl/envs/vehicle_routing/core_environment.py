@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from maze_pl.envs.vehicle_routing.objects import RoutingMazeAction, RoutingMazeS
 from maze_pl.envs.vehicle_routing.renderer import VehicleRoutingRenderer
 from maze_pl.envs.vehicle_routing.simulation import MoveResult, RoutingSimulation
 
-Instances = Sequence[str | RoutingInstance | InstanceSource]
+Instances = Sequence[str | Path | RoutingInstance | InstanceSource]
 
 _ONLY = np.zeros(1, np.int64)
 

@@ -18,7 +18,9 @@ _MOST_NODES = 10_000
 _LAYOUTS = ("FULL_MATRIX", "LOWER_ROW", "LOWER_DIAG_ROW", "UPPER_ROW", "UPPER_DIAG_ROW")
 _DISTANCES = ("EUC_2D", "CEIL_2D", "EXPLICIT")
 _SECTIONS = ("NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION", "EDGE_WEIGHT_SECTION", "DISPLAY_DATA_SECTION")
-_OPTIMUM = re.compile(r"(?:optimal|best)(?: known)?(?: value)? *: *([\d.]+)", re.IGNORECASE)
+_DISTANCE_NUMBER = r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d+)?)(?![\d.,]*\d|e[+-]?\d)"
+_STATED = rf"(?:optimal|best)(?: known)?(?: value)? *: *{_DISTANCE_NUMBER}"
+_OPTIMUM = re.compile(_STATED, re.IGNORECASE)
 
 
 @dataclass
@@ -26,7 +28,7 @@ class _File:
     """Entries of a file.
 
     Attributes:
-        entries: Keyword -> value, from lines with a colon.
+        entries: Keyword -> value, from lines with a colon; several comments are joined.
         sections: Section -> its lines, each with its number in the file and its numbers.
     """
 
@@ -76,7 +78,9 @@ def parse_vrp(text: str, name: str, is_rounded: bool = True) -> RoutingInstance:
     Augerat's (A, B, P) and Uchoa's (X) instances have the distances EUC_2D: straight lines between
     places, rounded to the nearest whole number. CEIL_2D, rounded up, and EXPLICIT, a matrix, are read,
     too. Nodes are numbered from 1, and the depot is the first. Without places, those of a plane that fit the matrix
-    best are computed, for pictures and angles.
+    best are computed, for pictures and angles. A number of vehicles is not a limit. Limits of the
+    length of routes (DISTANCE) are refused unless no route can reach them, and so are service times,
+    which count in them.
 
     Args:
         text: Content of the file.
@@ -94,7 +98,7 @@ def parse_vrp(text: str, name: str, is_rounded: bool = True) -> RoutingInstance:
         (1, 5.0, [0, 5])
     """
     file = _read(text, name)
-    kind = file.entries.get("TYPE", "CVRP").split()[:1]
+    kind = file.entries.get("TYPE", "CVRP").upper().split()[:1]
     if kind != ["CVRP"]:
         raise ValueError(f"{name}: TYPE is {' '.join(kind) or 'empty'}; only CVRP is supported")
     n_nodes = _whole_entry(file, "DIMENSION", name)
@@ -104,6 +108,7 @@ def parse_vrp(text: str, name: str, is_rounded: bool = True) -> RoutingInstance:
     demands = _by_node(file, "DEMAND_SECTION", n_nodes, 1, name)[:, 0]
     _check_depot(file, name)
     coordinates, distances = _geometry(file, n_nodes, name, is_rounded)
+    _check_limits(file, distances, name)
     return RoutingInstance(name, coordinates, demands, capacity, distances, _optimum(file) if is_rounded else None)
 
 
@@ -158,7 +163,9 @@ def _read(text: str, name: str) -> _File:
             section = file.sections.setdefault(keyword, [])
         elif ":" in line and not _is_number(words[0]):
             key, _, value = line.partition(":")
-            file.entries[key.strip().upper()] = value.strip()
+            key = key.strip().upper()
+            before = file.entries.get(key, "") if key == "COMMENT" else ""
+            file.entries[key] = f"{before}\n{value}".strip()
             section = None
         elif section is None:
             known = "an entry such as 'CAPACITY: 100', or one of the sections " + ", ".join(_SECTIONS)
@@ -236,9 +243,22 @@ def _check_depot(file: _File, name: str) -> None:
         raise ValueError(f"{name}: DEPOT_SECTION names {found}; the only depot must be node 1")
 
 
+def _check_limits(file: _File, distances: Array, name: str) -> None:
+    """Refuse a limit of the length of routes that could matter, and service times."""
+    limit = _number(file.entries.get("DISTANCE", "0"), f"{name}, DISTANCE")
+    longest = len(distances) * float(distances.max())  # of any route
+    if limit != 0 and limit < longest:
+        fault = f"DISTANCE limits routes to {limit:g}, which is not supported"
+        raise ValueError(f"{name}: {fault}; remove the line to allow routes of any length")
+    service_time = _number(file.entries.get("SERVICE_TIME", "0"), f"{name}, SERVICE_TIME")
+    if service_time != 0:
+        fault = f"SERVICE_TIME is {service_time:g}; service times are not supported"
+        raise ValueError(f"{name}: {fault}; remove the line to ignore them")
+
+
 def _geometry(file: _File, n_nodes: int, name: str, is_rounded: bool) -> tuple[Array, Array]:
     """Coordinates and distances of the nodes."""
-    kind = file.entries.get("EDGE_WEIGHT_TYPE", "EUC_2D")
+    kind = file.entries.get("EDGE_WEIGHT_TYPE", "EUC_2D").upper()
     if kind not in _DISTANCES:
         raise ValueError(f"{name}: EDGE_WEIGHT_TYPE is {kind[:30]!r}; supported are {', '.join(_DISTANCES)}")
     if kind == "EXPLICIT":
@@ -258,7 +278,7 @@ def _geometry(file: _File, n_nodes: int, name: str, is_rounded: bool) -> tuple[A
 
 def _matrix(file: _File, n_nodes: int, name: str) -> Array:
     """Distances [n_nodes, n_nodes] of EDGE_WEIGHT_SECTION."""
-    layout = file.entries.get("EDGE_WEIGHT_FORMAT", "")
+    layout = file.entries.get("EDGE_WEIGHT_FORMAT", "").upper()
     if layout not in _LAYOUTS:
         raise ValueError(f"{name}: EDGE_WEIGHT_FORMAT is {layout[:30]!r}; supported are {', '.join(_LAYOUTS)}")
     rows = _section(file, "EDGE_WEIGHT_SECTION", name)
@@ -295,6 +315,7 @@ def classical_scaling(distances: Array) -> Array:
 def _optimum(file: _File) -> float | None:
     """Best known distance that the comment states."""
     match = _OPTIMUM.search(file.entries.get("COMMENT", ""))
-    if match is None or not _is_number(match[1]) or float(match[1]) <= 0:
+    if match is None:
         return None
-    return float(match[1])
+    distance = match[1].replace(",", "")
+    return float(distance) if _is_number(distance) and float(distance) > 0 else None

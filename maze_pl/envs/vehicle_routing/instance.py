@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,13 +27,13 @@ class RoutingInstance:
         name: Name in messages and pictures.
         coordinates: [C + 1, 2] place of each node.
         demands: [C + 1] whole numbers; 0 for the depot.
-        capacity: Capacity of each vehicle.
+        capacity: Capacity of each vehicle, a whole number.
         distances: [C + 1, C + 1] symmetric distances; straight lines between the places if None.
         best_known: Shortest published total distance.
 
     Raises:
-        ValueError: Shapes do not fit, a number is out of range, or a demand exceeds the capacity or
-            is a fraction.
+        ValueError: Shapes do not fit, a number is out of range, a demand exceeds the capacity, or a
+            demand or the capacity is a fraction.
 
     Example:
         >>> instance = RoutingInstance("three", [(0, 0), (3, 4), (0, 4), (3, 0)], [0, 2, 2, 1], 3)
@@ -61,6 +63,7 @@ class RoutingInstance:
             _check_distances(self.name, distances, len(demands))
         object.__setattr__(self, "coordinates", coordinates)
         object.__setattr__(self, "demands", demands)
+        object.__setattr__(self, "capacity", int(self.capacity))
         object.__setattr__(self, "distances", distances)
         stacked = distances[np.newaxis]
         scale = mean_distances(stacked, np.array([len(demands)]))
@@ -78,6 +81,15 @@ class RoutingInstance:
     def n_customers(self) -> int:
         """Number of customers, C."""
         return len(self.demands) - 1
+
+    @cached_property
+    def content(self) -> bytes:
+        """Digest of all numbers, equal for instances that have the same routes."""
+        sizes = repr((self.n_customers, self.capacity))
+        digest = hashlib.blake2b(sizes.encode(), digest_size=16)
+        for array in (self.coordinates, self.demands, self.distances):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.digest()
 
     @property
     def n_vehicles_bound(self) -> int:
@@ -230,7 +242,7 @@ def _whole_demands(name: str, demands: Any) -> Array:
     return numbers.astype(np.int64)
 
 
-def _check(name: str, coordinates: Array, demands: Array, capacity: int) -> None:
+def _check(name: str, coordinates: Array, demands: Array, capacity: float) -> None:
     """Refuse what is not an instance."""
     if demands.ndim != 1 or coordinates.shape != (len(demands), 2):
         shapes = f"coordinates of shape {coordinates.shape} and demands of shape {demands.shape}"
@@ -241,6 +253,9 @@ def _check(name: str, coordinates: Array, demands: Array, capacity: int) -> None
         raise ValueError(f"{name}: coordinates must be finite numbers from -{_LARGEST} to {_LARGEST}")
     if not 1 <= capacity <= _LARGEST:
         raise ValueError(f"{name}: {capacity=} must be from 1 to {_LARGEST}")
+    if capacity != int(capacity):
+        remedy = "multiply it and all demands by a power of 10"
+        raise ValueError(f"{name}: {capacity=} must be a whole number; {remedy}")
     if demands[0] != 0:
         raise ValueError(f"{name}: the depot has a demand of {demands[0]}; it must be 0")
     if demands.min() < 0 or demands.max() > capacity:

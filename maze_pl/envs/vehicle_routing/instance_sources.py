@@ -11,7 +11,9 @@ from maze_pl.envs.vehicle_routing.instance_source import FixedInstance, Instance
 from maze_pl.envs.vehicle_routing.random_instances import RandomInstances
 
 
-def instance_sources(descriptions: Sequence[str | RoutingInstance | InstanceSource]) -> list[InstanceSource]:
+def instance_sources(
+    descriptions: Sequence[str | Path | RoutingInstance | InstanceSource],
+) -> list[InstanceSource]:
     """Make sources of instances from their descriptions.
 
     Args:
@@ -25,15 +27,20 @@ def instance_sources(descriptions: Sequence[str | RoutingInstance | InstanceSour
         >>> len(instance_sources(["random(20)", "random(50)"]))
         2
     """
-    if isinstance(descriptions, str):
-        raise ValueError(f"instances={descriptions!r} is a text; write a list, [{descriptions}]")
+    if isinstance(descriptions, str | Path):
+        came = f"instances={str(descriptions)!r} is a text"
+        raise ValueError(f"{came}; write a list, [{descriptions}]")
     sources: list[InstanceSource] = []
     for description in descriptions:
         if isinstance(description, InstanceSource):
             sources.append(description)
         elif isinstance(description, RoutingInstance):
             sources.append(FixedInstance(description))
-        elif description.startswith("random"):
+        elif isinstance(description, Path):
+            sources.append(FixedInstance(read_instance(description)))
+        elif description.startswith("random(") or (
+            description.startswith("random") and not Path(description).is_file()
+        ):
             sources.append(RandomInstances.parse(description))
         elif Path(description).exists():
             sources.append(FixedInstance(read_instance(description)))

@@ -62,7 +62,8 @@ class NodePolicy(MazeStatePolicy):
 def nearest_move(state: RoutingMazeState) -> tuple[int, int]:
     """Return the allowed move of a vehicle to the nearest customer.
 
-    Vehicles under way come first; ties go to the lowest number of the vehicle, then of the customer.
+    Vehicles under way come first, if any of them may move; ties go to the lowest number of the
+    vehicle, then of the customer.
 
     Args:
         state: A state in which something may be chosen.
@@ -70,7 +71,7 @@ def nearest_move(state: RoutingMazeState) -> tuple[int, int]:
     distances = state.arrays.distances[0, state.position]
     allowed = state.allowed.copy()
     allowed[:, 0] = False
-    is_away = state.position > 0
+    is_away = (state.position > 0) & allowed.any(axis=1)
     if is_away.any():
         allowed[~is_away] = False
     vehicle, node = divmod(int(np.where(allowed, distances, np.inf).argmin()), allowed.shape[1])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from maze_pl.envs.vehicle_routing.instance import Array, InstanceArrays, RoutingInstance
 from maze_pl.envs.vehicle_routing.simulation import routes_of
@@ -62,3 +64,16 @@ class RoutingMazeState:
     def routes(self) -> list[list[int]]:
         """Customers of each route, in the order in which vehicles left the depot."""
         return routes_of(self.move_vehicles, self.move_nodes, len(self.move_nodes))
+
+    def of_vehicle(self, vehicle: int) -> RoutingMazeState:
+        """Return the state after the first of two actors has chosen a vehicle.
+
+        Only moves of the vehicle may be chosen. If none of them may be, or there is no such vehicle,
+        the state stays as it is: whatever the second actor chooses is replaced.
+
+        Args:
+            vehicle: Index of the vehicle.
+        """
+        is_chosen = np.arange(len(self.allowed))[:, np.newaxis] == vehicle
+        allowed = self.allowed & is_chosen
+        return replace(self, allowed=allowed) if allowed.any() else self

@@ -38,8 +38,8 @@ class RandomInstances(InstanceSource):
         demands: Smallest and largest demand.
 
     Raises:
-        ValueError: A range is empty, a demand may exceed the capacity, or the literature has no
-            capacity for this number of customers.
+        ValueError: A range is empty, a demand may exceed the capacity, the capacity is a fraction, or
+            the literature has none for this number of customers.
     """
 
     def __init__(
@@ -53,10 +53,12 @@ class RandomInstances(InstanceSource):
                 fault = f"random instances of {n_customers[0]}-{n_customers[1]} customers have no usual capacity"
                 raise ValueError(f"{fault}; give one, such as random(30, capacity=35)")
             capacity = _CAPACITIES[n_customers[0]]
+        if capacity != int(capacity):
+            raise ValueError(f"{capacity=} of random instances must be a whole number")
         if capacity < demands[1]:
             raise ValueError(f"{capacity=} of random instances must be at least the largest demand, {demands[1]}")
         self.n_customers = n_customers
-        self.capacity = capacity
+        self.capacity = int(capacity)
         self.demands = demands
         self.max_customers = n_customers[1]
 

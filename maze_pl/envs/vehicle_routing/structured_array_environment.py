@@ -11,6 +11,7 @@ from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vehicle_routing.array_environment import VehicleRoutingArrayEnvironment
 from maze_pl.envs.vehicle_routing.core_environment import Instances
+from maze_pl.envs.vehicle_routing.objects import RoutingMazeState
 from maze_pl.envs.vehicle_routing.routing_reward_aggregator import RoutingRewardAggregator
 from maze_pl.envs.vehicle_routing.structured_environment import structured_vehicle_routing_factory
 from maze_pl.envs.vehicle_routing.sub_step_observations import (
@@ -77,6 +78,11 @@ class StructuredVehicleRoutingArrayEnvironment(VehicleRoutingArrayEnvironment):
             self._observe(moving)
         result.observation = self._observations()
         return result
+
+    def maze_state(self, env: int) -> RoutingMazeState:
+        """Return the state of one environment, in sub-step 1 with moves of the chosen vehicle only."""
+        state = super().maze_state(env)
+        return state.of_vehicle(int(self._vehicle[env])) if self._next_key[env] == 1 else state
 
     def _observations(self) -> dict[Any, dict[str, Array]]:
         """Observations of both sub-steps."""

@@ -13,6 +13,7 @@ from maze_pl.envs.core_env import RewardAggregatorInterface
 from maze_pl.envs.structured_env import Action, Array, Dicts, Observation, ResetResult, StepParts, StructuredEnv
 from maze_pl.envs.vehicle_routing.core_environment import Instances
 from maze_pl.envs.vehicle_routing.environment import vehicle_routing_factory
+from maze_pl.envs.vehicle_routing.objects import RoutingMazeState
 from maze_pl.envs.vehicle_routing.sub_step_observations import (
     nodes_observation,
     sub_step_spaces,
@@ -82,6 +83,11 @@ class StructuredVehicleRoutingEnvironment(Wrapper):
         self._flat_observation, info = self.env.reset(seed=seed, options=options)
         self._vehicle = None
         return self._vehicles(self._flat_observation), info
+
+    def get_simulation_state(self) -> Any:
+        """Return the state that rules get, in sub-step 1 with moves of the chosen vehicle only."""
+        state: RoutingMazeState = self.env.get_simulation_state()
+        return state if self._vehicle is None else state.of_vehicle(self._vehicle)
 
     def _vehicles(self, flat: Observation) -> Observation:
         """Observation of sub-step 0."""

@@ -8,7 +8,8 @@ from maze_pl.core.spec import fitting_masks
 from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.structured_env import StructuredEnv
-from maze_pl.envs.wrapper import Wrapper, passed_on, wrappers_of
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrapper_classes import passed_on, require_spaces_by_step_key
 
 
 class ActionMasksWrapper(Wrapper):
@@ -78,7 +79,11 @@ def with_action_masks(env: Any, action_masks: Mapping[str, str]) -> Any:
     Args:
         env: The environment, with some wrappers.
         action_masks: Action head -> observation.
+
+    Raises:
+        TypeError: Spaces are not given by step key.
     """
+    require_spaces_by_step_key(env)
     declared = env.action_masks_dict
     fitting = fitting_masks(env, action_masks).items()
     if all(masks.items() <= dict(declared.get(key, {})).items() for key, masks in fitting):

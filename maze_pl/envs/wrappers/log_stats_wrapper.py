@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
-from maze_pl.envs.contract import bounds, check_step
+from maze_pl.envs.contract import EnvContractError, bounds, check_reset, check_step, describe
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.events.episode_log import (
@@ -20,6 +20,7 @@ from maze_pl.events.episode_log import (
     RunningKpiCalculator,
 )
 from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
+from maze_pl.events.event_names import find_topic
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.topics import (
     BaseEnvEvents,
@@ -28,6 +29,10 @@ from maze_pl.events.topics import (
     EventDeclaration,
     StatisticsError,
     declarations,
+)
+
+_STATISTICS: Final = (
+    "expected a dict whose keys are (name of a topic, event, statistic or None, tuple of the values of its groups)"
 )
 
 
@@ -77,6 +82,7 @@ class LogStatsWrapper(Wrapper):
         self._event_log = _event_log(env.get_kpi_calculator())
         self._summaries: list[EpisodeSummary] = []
         self._env_time, self._begun = 0, False
+        self._known_keys: set[StatKey] = set()  # of statistics of wrappers
         # Actions go straight into columns, and become events only if KPIs are computed.
         self._actions: dict[StepKey, list[tuple[str, list[Any]]]] = {}
         self._act_events: dict[StepKey, list[tuple[EventDeclaration, dict[str, Any]]]] = {}
@@ -181,6 +187,7 @@ class LogStatsWrapper(Wrapper):
         self.n_unfinished += self._begun
         self._drop_episode()
         result = self.env.reset(seed=seed, options=options)
+        check_reset(result, self.env)
         self._env_time = 0
         now = self.env.get_env_time()
         if now:  # a wrapper has made steps by itself
@@ -202,13 +209,39 @@ class LogStatsWrapper(Wrapper):
             for kpi, number in kpis.items():
                 self._base_events.kpi(name=kpi, value=float(number))
         for wrapper in self._inner:
-            for name, value in wrapper.end_episode().items():
+            further = wrapper.end_episode()
+            self._check_further(further, wrapper)
+            for name, value in further.items():
                 if isinstance(value, np.ndarray):
                     summary.samples[name] = value
                 else:
                     summary.statistics[name] = value
         self._summaries.append(summary)
         self._drop_episode()
+
+    def _check_further(self, further: Any, wrapper: Wrapper) -> None:
+        """Refuse statistics of a wrapper that no epoch could sum up.
+
+        Raises:
+            EnvContractError: They are not a dict from `StatKey` to numbers and arrays, or an event is not declared.
+        """
+        came = f"end_episode of {type(wrapper).__name__} returned"
+        if not isinstance(further, Mapping):
+            raise EnvContractError(f"{came} {describe(further)}; {_STATISTICS}")
+        for key, value in further.items():
+            if not isinstance(value, np.ndarray | int | float | np.number):
+                raise EnvContractError(f"{came} {describe(value)} for {key!r}; expected a number or an array")
+            if key not in self._known_keys:
+                if not _is_stat_key(key):
+                    raise EnvContractError(f"{came} a statistic named {key!r}; {_STATISTICS}")
+                topic, event, _, _ = key
+                try:
+                    events = declarations(find_topic(topic, self._pubsub.topics))
+                except ValueError as error:
+                    raise EnvContractError(f"{came} a statistic of an unknown topic: {error}") from error
+                if event not in events:
+                    raise EnvContractError(f"{came} a statistic of {topic}, which declares no event {event!r}")
+                self._known_keys.add(key)
 
     def _kpis(self) -> dict[str, float]:
         """Compute the KPIs of the episode.
@@ -257,6 +290,15 @@ class LogStatsWrapper(Wrapper):
         if self._event_log is not None:
             self._event_log.reset()
         self._begun = False
+
+
+def _is_stat_key(key: Any) -> bool:
+    """True for the key of a statistic, with names of this type."""
+    if not isinstance(key, tuple) or len(key) != 4:
+        return False
+    topic, event, statistic, groups = key
+    are_texts = isinstance(topic, str) and isinstance(event, str) and isinstance(statistic, str | None)
+    return are_texts and isinstance(groups, tuple) and all(isinstance(group, str) for group in groups)
 
 
 def _event_log(calculator: KpiCalculator | None) -> EpisodeEventLog | None:

@@ -247,16 +247,25 @@ def in_sequences(
 ) -> tuple[PolicySamples, Tensor]:
     """Arrange valid acts in sequences; also return the sequence that each belongs to, [L * S].
 
-    An invalid act has no successor: it is the last act of its actor before an episode or the
-    rollout ends. So the acts between two starts are consecutive.
+    The acts of a sequence are consecutive: another one begins after acts that are not valid.
+
+    Args:
+        samples: Valid acts of the step key, or all.
+        acts: All acts of the step key.
+        credit: Credit of the acts.
+        length: Maximum number of acts of a sequence, if policy or critic has a state.
     """
     policy_state_names = tuple(acts.segment.policy_state)
     index = torch.arange(len(acts.agent_id), device=acts.agent_id.device) if acts.index is None else acts.index
-    valid = valid_acts(acts, credit).nonzero().squeeze(1)
-    column, order = (index[valid] % acts.segment.active.shape[1]).sort(stable=True)  # by actor, then by time
-    starts = acts.take(acts.segment.is_first)[valid][order]
+    column, order = (index % acts.segment.active.shape[1]).sort(stable=True)  # by actor, then by time
+    valid = valid_acts(acts, credit)
+    counts = valid[order]
+    starts = acts.take(acts.segment.is_first)[order]
     starts[:1] = True
-    starts[1:] |= column[1:] != column[:-1]
+    starts[1:] |= (column[1:] != column[:-1]) | ~counts[:-1]
+    order, starts = order[counts], starts[counts]
+    if len(samples.weight) < len(valid):  # the others are not among the samples
+        order = (valid.cumsum(0) - 1)[order]
     place = torch.arange(len(order), device=order.device)
     since = place - torch.where(starts, place, 0).cummax(0).values
     has_state = policy_state_names or samples.critic_state

@@ -33,6 +33,7 @@ from maze_pl.modules.on_policy.evaluation import (
     log_ratios,
     rows_of,
     samples_of,
+    valid_acts,
     values_of,
 )
 from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
@@ -352,7 +353,9 @@ def learning_batch(
     open_share: dict[StepKey, tuple[Tensor | int, int]] = {}
     for key, part in acts.items():
         n_acts = len(part.agent_id)
-        n_valid = samples[key].value_weight.sum() if has_open_acts else len(samples[key].weight)
+        n_valid: Tensor | int = len(samples[key].weight)
+        if part.index is None and (has_open_acts or leave_one_out):
+            n_valid = valid_acts(part, credit[key]).sum()
         open_share[key] = n_acts - n_valid, n_acts
     is_shared = critic.kind == "shared"
     if states or any(segment.policy_state for segment in rollout.segments.values()):

@@ -21,7 +21,8 @@ def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float
     arXiv:2010.16011. Departure: G is discounted.
 
     Acts count in the loss of the policy if their episode and another one from its start ended
-    within the rollout; a time limit is an end like any other. What the critic learns stays the same.
+    within the rollout; a time limit is an end like any other. No observation needs to follow the
+    act, not even for step critics. What the critic learns stays the same.
 
     Args:
         credits: Credit of the acts.
@@ -56,7 +57,7 @@ def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float
     replaced = {}
     for key, credit in credits.items():
         n_slots = rollout.n_slots(key)
-        own = weight.repeat_interleave(n_slots, 1).to(credit.weight) * (credit.weight > 0)
+        own = weight.repeat_interleave(n_slots, 1).to(credit.weight) * rollout.segments[key].active.to(credit.weight)
         replaced[key] = replace(
             credit, advantage=advantage.repeat_interleave(n_slots, 1).to(credit.advantage) * own, weight=own
         )

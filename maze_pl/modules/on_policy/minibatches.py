@@ -1,11 +1,14 @@
 """Acts that on-policy algorithms learn from, and their division into minibatches.
 
 A minibatch is a set of filled rows with all acts made in them. Rows are divided evenly, so that the
-number of minibatches follows from options alone and all ranks step equally often.
+number of minibatches follows from options and all ranks step equally often.
 
 If the policy is recurrent, a minibatch is a set of sequences of acts instead. Each sequence is of
 one actor in one episode, and begins with the state that the actor had at its first act. Sequences
 are divided in the same way, separately for each step key.
+
+Minibatches without acts to learn from on any rank are left out, on all ranks: an optimiser with
+momentum would move the weights by them, too.
 """
 
 from __future__ import annotations
@@ -48,9 +51,10 @@ class PolicySamples:
         earlier: Further inputs of delta critics: observations of earlier sub-steps of the row.
         critic_state: Name -> [S, ...], separate state of the critic before the first act of each sequence.
         policy_state_names: Names of the entries of `observation` that are policy states.
-        share: Sum of `weight`; 1 on average over ranks. A tensor [] unless each row is one act.
+        share: Sum of `weight`; 1 on average over ranks, 0 if no act counts on any. A tensor []
+            unless each row is one act.
         value_share: Sum of `value_weight`; 1 on average over ranks, summed over step keys if they
-            share a critic. A tensor [] unless each row is one act.
+            share a critic, 0 if no value counts on any. A tensor [] unless each row is one act.
         has_values: False if all of `value_weight` is 0.
     """
 
@@ -189,8 +193,13 @@ class LearningBatch:
         """Divide the rows into minibatches and gather their acts; a collective call.
 
         Args:
-            n_minibatches: Number of minibatches, equal on all ranks.
+            n_minibatches: Maximum number of minibatches, equal on all ranks.
             generator: Random generator to shuffle the rows; None keeps their order.
+
+        Returns:
+            As many on all ranks. There are fewer than requested if some have no acts that count on
+            any rank, such as those that outnumber the sequences of a recurrent policy. One that
+            has acts on other ranks only is empty.
         """
         if self.row is None and world_size() == 1:
             return self._equal_minibatches(n_minibatches, generator)
@@ -218,6 +227,7 @@ class LearningBatch:
 
     def _equal_minibatches(self, n_minibatches: int, generator: torch.Generator | None) -> list[Minibatch]:
         """Divide rows into minibatches if each row has one act of each step key, and there is one rank only."""
+        n_minibatches = min(n_minibatches, self.n_rows)
         bounds = [self.n_rows * index // n_minibatches for index in range(n_minibatches + 1)]
         sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
         order: Tensor | None = None
@@ -232,7 +242,12 @@ class LearningBatch:
             shuffled = acts if order is None else acts.select(order)
             parts = [replace(shuffled)] if n_minibatches == 1 else shuffled.split(sizes)
             for minibatch, part, size in zip(minibatches, parts, sizes, strict=True):
-                part.weight = part.value_weight = _summing_to_one(part.weight) if self.has_open_acts else weights[size]
+                if self.has_open_acts:
+                    count = part.weight.sum()
+                    part.weight = part.value_weight = part.weight / count.clamp(min=1.0)
+                    part.share = part.value_share = count.clamp(max=1.0)  # 0 if all acts are open
+                else:
+                    part.weight = part.value_weight = weights[size]
                 if not has_values:
                     part.value_weight = torch.zeros_like(part.weight)
                     part.value_share = 0.0
@@ -254,7 +269,8 @@ class LearningBatch:
             total[:, 1] = total[:, 1].sum(0)
         factors = world_size() / total.clamp(min=1.0)
         shares = sums * factors  # [K, 2, M]
-        has_values = (shares[:, 1] != 0.0).tolist()
+        is_learned = (total > 0.0).any(0).any(0)  # [M] on some rank
+        *has_values, of_any_rank = torch.cat([shares[:, 1] != 0.0, is_learned[None]]).tolist()
         minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
         for index, (key, acts) in enumerate(gathered.items()):
             member = members[index]
@@ -268,7 +284,7 @@ class LearningBatch:
                     part.share, part.value_share = of_part
                     part.has_values = has_value
                     minibatch[key] = part
-        return minibatches
+        return list(itertools.compress(minibatches, of_any_rank))
 
     def _shares_of_parts(self, shares: Tensor, dtype: torch.dtype) -> list[tuple[Tensor | float, Tensor | float]]:
         """Return the share and the value share of the acts of a step key in each minibatch.
@@ -285,11 +301,6 @@ class LearningBatch:
             return [(round(share, 9), round(value_share, 9)) for share, value_share in shares.T.tolist()]
         share, value_share = shares.to(dtype).unbind(0)
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
-
-
-def _summing_to_one(weight: Tensor) -> Tensor:
-    """Divide weights [n] of 0 and 1 by their sum."""
-    return weight / weight.sum().clamp(min=1.0)
 
 
 def _permutation(n_rows: int, generator: torch.Generator, device: torch.device) -> Tensor:

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
+TORCH_OPTIONS = ("amsgrad", "maximize", "capturable", "differentiable")
+"""Options of the optimisers of torch that flat ones do not have."""
 Arguments = tuple[Any, ...]
 """Learning rate of a group, which comes first, and its other options."""
 
@@ -60,7 +62,8 @@ class FlatOptimizer(Optimizer):
         gradient: [number of parameters] the gradient of all groups, in their order.
 
     Raises:
-        ValueError: Parameters differ in type or device, or require no gradient when they are added.
+        ValueError: Parameters differ in type or device, or require no gradient when they are added;
+            or a group has an option of `TORCH_OPTIONS`.
     """
 
     _moments: ClassVar[tuple[str, ...]] = ()
@@ -104,11 +107,15 @@ class FlatOptimizer(Optimizer):
         """Add a group, as in torch.
 
         Raises:
-            ValueError: A parameter requires no gradient.
+            ValueError: A parameter requires no gradient, or the group has an option of `TORCH_OPTIONS`.
         """
+        name = type(self).__name__
+        unknown = [option for option in TORCH_OPTIONS if param_group.get(option)]
+        if unknown:
+            remedy = f"use torch.optim.{name.removeprefix('Flat')}"
+            raise ValueError(f"{name} has no {unknown[0]}: {remedy}")
         super().add_param_group(param_group)
         if not all(parameter.requires_grad for parameter in self.param_groups[-1]["params"]):
-            name = type(self).__name__
             raise ValueError(f"{name} got a parameter that requires no gradient; leave it out")
 
     def active_parameters(self) -> list[Tensor]:

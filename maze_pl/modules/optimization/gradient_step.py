@@ -9,7 +9,7 @@ be made (`TracedLosses`); otherwise it comes from autograd, with the same number
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -111,6 +111,30 @@ class GradientSteps:
         self.plans = {}
         self.traced_losses.start_batch()
 
+    def plans_of_batch(self) -> dict[int, StepPlan]:
+        """Return the plans of the current batch, by optimiser.
+
+        Raises:
+            RuntimeError: There is no batch.
+        """
+        if self.plans is None:
+            raise RuntimeError("gradient_step was called outside of a training batch")
+        return self.plans
+
+    def refuse_result(self, outputs: Any, name: str) -> None:
+        """Refuse a batch in which a loss was returned to Lightning, but no step was taken.
+
+        Args:
+            outputs: Result of `training_step`, as Lightning passes it on.
+            name: Name of the algorithm.
+
+        Raises:
+            TypeError: It is so.
+        """
+        if isinstance(outputs, Mapping) and "loss" in outputs and not self.plans:
+            came = f"training_step of {name} returned a loss, which is not minimised, and took no gradient step"
+            raise TypeError(f"{came}: pass the loss to self.gradient_step, and return nothing")
+
     # ------------------------------------------------------------------------------------------------------- a step
 
     def step_on_minibatch(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool, traced: bool) -> None:
@@ -136,13 +160,16 @@ class GradientSteps:
 
     def step_on_scalar(self, plan: StepPlan, loss: Tensor) -> None:
         """Take one step on a loss that is computed already."""
+        _require_scalar(loss, "the loss of gradient_step")
         self._step(plan, self._by_autograd(plan, Evaluated(loss, [])))
 
     def evaluate(self, loss: LossOf, minibatch: Any) -> Evaluated:
         """Compute a loss; the values that it records are returned instead of being added to statistics."""
         values = self.values = []
         try:
-            return Evaluated(loss(minibatch), values)
+            result = loss(minibatch)
+            _require_scalar(result, f"the loss {getattr(loss, '__qualname__', loss)}")
+            return Evaluated(result, values)
         finally:
             self.values = None
 
@@ -233,6 +260,15 @@ class GradientSteps:
             failed = ["gradient", "the last optimisation step"]
         totals = [StatisticSum(*statistic, *total) for statistic, total in sums.items()]
         return Finished(totals, failed, len(steps))
+
+
+def _require_scalar(loss: Any, what: str) -> None:
+    """Raise TypeError for a loss that is not a tensor with a single number."""
+    if isinstance(loss, Tensor) and loss.dim() == 0:
+        return
+    came = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+    remedy = "reduce it, by mean() or sum()" if isinstance(loss, Tensor) else "return the result"
+    raise TypeError(f"{what} is {came}; expected a scalar tensor: {remedy}")
 
 
 def _step_optimizer(plan: StepPlan) -> None:

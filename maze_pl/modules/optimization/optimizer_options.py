@@ -13,6 +13,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from maze_pl.core.checks import check_at_least, check_not_negative, check_positive, is_plain
 from maze_pl.modules.optimization.flat_adam import FlatAdam
+from maze_pl.modules.optimization.flat_optimizer import TORCH_OPTIONS
 from maze_pl.modules.optimization.flat_sgd import FlatSGD
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.optimization.parameter_names import matches, names_of, own_tensors, refuse_unmatched
@@ -24,10 +25,10 @@ OptimizerFactory = Callable[[Any], Optimizer]
 OptimizerChoice = Literal["adam", "sgd"] | OptimizerFactory
 """Adam, SGD with a momentum of 0.9, or any optimiser."""
 
-_BY_NAME: dict[str, OptimizerFactory] = {"adam": FlatAdam, "sgd": partial(FlatSGD, momentum=0.9)}
-_SLOW_OPTIONS = ("amsgrad", "maximize", "capturable", "differentiable")  # which flat optimisers do not have
-_ADAM = ("betas", "eps", "weight_decay", "decoupled_weight_decay")
-_SGD = ("momentum", "dampening", "weight_decay", "nesterov")
+_BY_NAME: dict[str, OptimizerFactory] = {"adam": Adam, "sgd": partial(SGD, momentum=0.9)}
+_ADAM = ("lr", "betas", "eps", "weight_decay")
+_DECOUPLED = "decoupled_weight_decay"  # option of Adam in newer versions of torch
+_SGD = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
 
 
 class OptimizerOptions:
@@ -252,20 +253,22 @@ def flattened(optimizer: Optimizer) -> Optimizer:
     """
     kind = type(optimizer)
     if kind not in (Adam, AdamW, SGD) or any(
-        group.get(name) for group in optimizer.param_groups for name in _SLOW_OPTIONS
+        group.get(name) for group in optimizer.param_groups for name in TORCH_OPTIONS
     ):
         return optimizer
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
     if len({(one.dtype, one.device) for one in parameters}) > 1:
         return optimizer
-    ignored = {"foreach", "fused", "initial_lr", *_SLOW_OPTIONS}
+    ignored = {"foreach", "fused", "initial_lr", *TORCH_OPTIONS}
     groups = [{key: value for key, value in group.items() if key not in ignored} for group in optimizer.param_groups]
     if kind is SGD:
         return FlatSGD(groups, **{name: optimizer.defaults[name] for name in _SGD})
+    is_decoupled = optimizer.defaults.get(_DECOUPLED, kind is AdamW)
     for group in groups:
-        group["decoupled_weight_decay"] = kind is AdamW
-    defaults = {name: optimizer.defaults[name] for name in _ADAM[:-1]}
-    return FlatAdam(groups, **defaults, decoupled_weight_decay=kind is AdamW)
+        group.setdefault(_DECOUPLED, is_decoupled)
+    flat = FlatAdam(groups, **{name: optimizer.defaults[name] for name in _ADAM})
+    flat.defaults[_DECOUPLED] = is_decoupled  # for groups that are added later
+    return flat
 
 
 def described_factory(factory: OptimizerFactory) -> str:

@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -18,6 +20,8 @@ from maze_pl.modules.optimization.parameter_names import names_of
 
 _LIKE_PARAMETERS = ("exp_avg", "momentum_buffer", "square_avg")  # state with the shape of its parameter
 _WITHOUT_STATE = ("params", "lr", "initial_lr", "name", "part", "pattern", "weight_decay")  # options
+_CURRENT_WEIGHTS = "current_model_state"
+"""Entry of Lightning's `WeightAveraging` in checkpoints whose `state_dict` is an average."""
 GroupNames = list[list[str]]
 """Names of the parameters of an optimiser, by group."""
 
@@ -38,12 +42,16 @@ def names_by_group(module: nn.Module, optimizers: Sequence[Optimizer]) -> list[G
 
 
 def require_fitting_state(
-    module: nn.Module, optimizers: Sequence[Optimizer], checkpoint: dict[str, Any], path: object
+    module: pl.LightningModule,
+    optimizers: Sequence[Optimizer],
+    checkpoint: dict[str, Any],
+    path: object,
 ) -> None:
     """Refuse the state of optimisers of another kind, or of other parameters.
 
     There may be more or fewer optimisers than in the checkpoint, such as that of an entropy coefficient, which
-    can be tuned from now on or no longer.
+    can be tuned from now on or no longer. State that earlier versions left out is added to the
+    checkpoint.
 
     Args:
         module: The algorithm.
@@ -52,13 +60,20 @@ def require_fitting_state(
         path: Its file, for the message.
 
     Raises:
-        ValueError: The state does not fit.
+        ValueError: The state does not fit, or belongs to other weights than those of the module.
     """
     if not checkpoint:
         return
     if "optimizer_states" not in checkpoint:
         raise ValueError(f"{path} {WEIGHTS_ONLY}")
+    if _CURRENT_WEIGHTS in checkpoint and not _is_averaging(module):
+        raise ValueError(
+            f"the weights in {path} are an average, which the optimiser's state does not fit: "
+            "resume with the callback that averages, such as EMAWeightAveraging, "
+            "or use --warm-start to begin a new run with the average"
+        )
     states = checkpoint["optimizer_states"]
+    _add_maxima(states)
     entry = checkpoint_entry(checkpoint)
     saved = None if entry is None else entry.get("optimized")
     current = names_by_group(module, optimizers)
@@ -72,6 +87,24 @@ def require_fitting_state(
     if problems:
         remedy = "use --warm-start, or the optimiser, groups and frozen parameters of that run"
         raise ValueError(f"the optimiser's state in {path} does not fit ({problems[0]}): {remedy}")
+
+
+def _is_averaging(module: pl.LightningModule) -> bool:
+    """True if a callback of the run averages weights."""
+    callbacks: list[pl.Callback] = module.trainer.callbacks  # type: ignore[attr-defined]
+    return any(isinstance(one, WeightAveraging) for one in callbacks)
+
+
+def _add_maxima(states: Sequence[Mapping[str, Any]]) -> None:
+    """Add the state of `amsgrad`, which earlier versions ignored in `optimizer_groups`."""
+    for state in states:
+        for group in state["param_groups"]:
+            if not group.get("amsgrad"):
+                continue
+            for place in group["params"]:
+                entries = state["state"].get(place, {})
+                if "exp_avg_sq" in entries:
+                    entries.setdefault("max_exp_avg_sq", entries["exp_avg_sq"].clone())
 
 
 def _difference_of_groups(state: Mapping[str, Any], groups: Sequence[dict[str, Any]]) -> str:

@@ -161,9 +161,17 @@ def _is_shipped(module: pl.LightningModule, optimizer: Optimizer) -> bool:
 
 
 def optimizer_of(module: pl.LightningModule, index: int) -> LightningOptimizer:
-    """Return Lightning's wrapper of an optimiser of a module."""
-    every = module.optimizers()
-    wrapper = every[index] if isinstance(every, list) else every
+    """Return Lightning's wrapper of an optimiser of a module.
+
+    Raises:
+        IndexError: There are fewer optimisers.
+    """
+    given = module.optimizers()
+    every = given if isinstance(given, list) else [given]
+    if not 0 <= index < len(every):
+        came = f"gradient_step of {type(module).__name__} got optimizer={index}"
+        raise IndexError(f"{came}; configure_optimizers returned {len(every)}, which are counted from 0")
+    wrapper = every[index]
     assert isinstance(wrapper, LightningOptimizer)
     return wrapper
 

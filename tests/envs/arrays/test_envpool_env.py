@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from maze_pl.__main__ import main
-from maze_pl.envs import GymVectorArrayEnv, make_envpool_env
+from maze_pl.envs import ArrayVectorEnv, GymVectorArrayEnv, make_envpool_env
 from maze_pl.envs.arrays import EnvPoolVectorEnv
 from maze_pl.envs.contract import EnvContractError
 
@@ -66,6 +67,20 @@ def test_transitions_are_those_of_the_pool_but_for_restarts() -> None:
         if not running.any():
             break  # all of them would be reset with new seeds
     assert n_ends >= n_restarts > 10
+
+
+@needs_envpool
+@pytest.mark.parametrize("name", ["LunarLander-v3", "CheetahRun-v1"])
+def test_bounds_that_stand_for_none_are_infinite(name: str) -> None:
+    env = make_envpool_env(name)
+    for part in env.observation_spaces_dict[0].spaces.values():
+        assert isinstance(part, spaces.Box)
+        assert not part.bounded_below.any()
+        assert not part.bounded_above.any()
+    vector = ArrayVectorEnv(lambda: env, N, seed=2)
+    vector.reset()
+    for _ in range(3):
+        vector.step()
 
 
 @needs_envpool

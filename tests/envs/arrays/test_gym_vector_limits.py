@@ -7,15 +7,22 @@ from functools import partial
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
+import torch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import TimeLimit, TransformReward
 from gymnasium.wrappers import vector as vector_wrappers
 
 from maze_pl.collect.episodes import play_episodes
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, GymMazeEnv, GymVectorArrayEnv, SequentialVectorEnv
-from maze_pl.envs.arrays.gym_vector_array_env import make_native_array_env, require_seeds
+from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
+from maze_pl.envs.arrays.native_form import make_native_array_env
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
+from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import LogStatsWrapper, TimeLimitWrapper
 from tests.envs.arrays.fuse_vectors import MODES, N, fuses, in_sync, streams
@@ -115,6 +122,60 @@ def test_infos_that_are_no_dict_are_refused_where_final_observations_are_in_them
         EnvContractError, match=r"FuseVector returned infos that are a list.*leave out .*DictInfoToList"
     ):
         streams(ArrayVectorEnv(lambda: GymVectorArrayEnv(make), N, seed=5), 1)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+def test_infos_that_are_none_are_not_read_elsewhere(mode: AutoresetMode) -> None:
+    class WithoutInfos(FuseVector):
+        def step(self, actions: Any) -> Any:
+            return *super().step(actions)[:4], None
+
+    vector = ArrayVectorEnv(lambda: GymVectorArrayEnv(lambda n: WithoutInfos(n, mode)), N, seed=5)
+    assert streams(vector, 2)[2]
+
+
+class Strict(gymnasium.Env[Any, Any]):
+    """Refuses options that its masks forbid; allowed ones depend on the day."""
+
+    observation_space = spaces.Dict({"turns": spaces.MultiBinary(3), "pairs": spaces.MultiBinary(4)})
+    action_space = spaces.Dict(
+        {"turn": spaces.Discrete(3, start=4), "pair": spaces.MultiDiscrete([2, 2]), "push": spaces.Discrete(2)}
+    )
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.day = 0
+        return self.observation(), {}
+
+    def observation(self) -> dict[str, Any]:
+        turns = np.arange(3) == (self.day + 1) % 3
+        return {"turns": turns.astype(np.int8), "pairs": np.array([0, 1, 1, 0], np.int8)}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.observation()["turns"][action["turn"] - 4]
+        assert list(action["pair"]) == [1, 0]
+        self.day += 1
+        return self.observation(), 1.0, bool(self.np_random.random() < 0.2), False, {}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_environments_whose_episodes_have_ended_stay_within_masks(mode: AutoresetMode) -> None:
+    masks = {"turn": "turns", "pair": "pairs"}
+    options: dict[str, Any] = {"autoreset": False, "seed_by_env": False, "seed": 3}
+
+    def make(n: int) -> Any:
+        return gymnasium.vector.SyncVectorEnv([Strict] * n, autoreset_mode=mode)
+
+    def lengths(vector: Any) -> list[int]:
+        policy = RandomPolicy({0: vector.spec.steps[0].action_space}, {0: vector.spec.steps[0].masks})
+        played = play_episodes(vector, policy, range(N), deterministic=False, generator=torch.Generator())
+        return sorted(summary.env_steps for summary in played)
+
+    single = SequentialVectorEnv([partial(make_wrapped, lambda: GymMazeEnv(Strict()), [], masks)] * N, **options)
+    many = partial(make_wrapped_arrays, lambda: GymVectorArrayEnv(make), [], masks)
+    expected = lengths(single)
+    assert len(set(expected)) > 2
+    assert lengths(ArrayVectorEnv(many, N, **options)) == expected
 
 
 @pytest.mark.parametrize(

@@ -102,12 +102,19 @@ def test_a_users_generator_is_asked_period_by_period_and_checked() -> None:
         ((9, 9), r"got \[\(9, 9\)\]"),
         ([(1, 1), (0, 2)], r"got \[\(0, 2\)\]"),
         ([], "got none"),
-        (UniformDemand((10, 9)), "orders that fit"),
+        (UniformDemand((10, 9)), r"max_size=\(10, 9\) of UniformDemand is larger than raw pieces of size \(10, 8\)"),
     ],
 )
 def test_orders_that_cannot_be_served_are_refused_when_the_environment_is_made(demand: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         orders(demand, 1)
+
+
+def test_a_largest_order_is_refused_however_rare_it_is() -> None:
+    for _ in range(20):
+        with pytest.raises(ValueError, match=r"max_size=\(200, 201\) of UniformDemand is larger"):
+            Cutting2DCoreEnvironment(5, (200, 200), UniformDemand((200, 201)))
+    assert Cutting2DCoreEnvironment(5, (200, 100), UniformDemand((100, 200)))  # rotated
 
 
 def test_turned_orders_fit_where_upright_ones_do_not() -> None:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
 
+import numpy as np
+
+from maze_pl.core.policy import PolicyBatch
 from maze_pl.envs.job_shop import JobShopInstance, RandomInstances, job_shop_factory, structured_job_shop_factory
 
 Jobs = list[list[dict[int, int]]]
@@ -15,6 +18,8 @@ TWO_BY_TWO = [[[(0, 3)], [(1, 2)]], [[(0, 2)], [(1, 4)]]]
 FACTORIES = {"flat": job_shop_factory, "structured": structured_job_shop_factory}
 SMALL = "random(3x3, times=1-9)"
 FLEXIBLE = "random(3x3, times=1-9, alternatives=2)"
+INSTANT = JobShopInstance.of("instant", 2, [[[(0, 10)]], [[(1, 5)], [(0, 0)], [(1, 10)]]])
+"""The best schedule, with a makespan of 15, does work that takes no time at 5, before longer work on its machine."""
 
 
 def jobs_of(instance: JobShopInstance) -> Jobs:
@@ -26,8 +31,6 @@ def jobs_of(instance: JobShopInstance) -> Jobs:
 
 
 def drawn(text: str, seed: int) -> JobShopInstance:
-    import numpy as np
-
     return RandomInstances.parse(text).draw(np.random.default_rng(seed))
 
 
@@ -63,7 +66,9 @@ class SlowSchedule:
         soonest = min((end for *_, end in options), default=0)
         kept = {
             "all": options,
-            "active": [option for option in options if option[2] < soonest or option[2] == first],
+            "active": [
+                option for option in options if option[2] < soonest or option[3] == soonest or option[2] == first
+            ],
             "non_delay": [option for option in options if option[2] == first],
         }
         return {(job, machine) for job, machine, _, _ in kept[choices]}
@@ -140,3 +145,10 @@ def play(env: Any, policy: Any, seed: int = 0) -> list[float]:
         assert not truncated
         rewards.append(reward)
     return rewards
+
+
+def step_arrays(arrays: Any, policy: Any) -> bool:
+    """Let a policy choose from the states of a flat array environment; True if an episode is over."""
+    states = [arrays.maze_state(n) for n in range(arrays.n_envs)]
+    action = policy.act(PolicyBatch(0, {}, np.zeros(arrays.n_envs, np.int64), maze_state=states)).action
+    return bool(np.any(arrays.step({0: action}, slice(None)).terminated))

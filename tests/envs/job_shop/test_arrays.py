@@ -24,7 +24,7 @@ from maze_pl.envs.job_shop import (
     StructuredJobShopArrayEnvironment,
 )
 from tests.envs.arrays.pairs_of_forms import PairOfForms
-from tests.envs.job_shop.reference import FACTORIES, TWO_BY_TWO
+from tests.envs.job_shop.reference import FACTORIES, INSTANT, TWO_BY_TWO
 
 ARRAYS: dict[str, Any] = {"flat": JobShopArrayEnvironment, "structured": StructuredJobShopArrayEnvironment}
 UNEVEN = JobShopInstance.of("uneven", 4, [[[(0, 3), (2, 5)], [(1, 2)], [(3, 1), (0, 1), (1, 9)]], [[(1, 0)]]])
@@ -130,7 +130,8 @@ def test_rewards_are_equal_in_arrays(form: str, aggregator: Any) -> None:
 def test_work_without_duration_is_equal_in_arrays() -> None:
     idle = JobShopInstance.of("idle", 2, [[[(0, 0)], [(1, 0), (0, 0)]], [[(1, 0)]]])
     for form in ARRAYS:
-        pair_of(form, [idle], 2, seed=0, reward_aggregator=LowerBoundRewardAggregator(True)).play(20)
+        for instances in ([idle], [INSTANT, idle]):
+            pair_of(form, instances, 2, seed=0, reward_aggregator=LowerBoundRewardAggregator(True)).play(20)
 
 
 @every_form

@@ -51,6 +51,10 @@ def test_the_flexible_format_has_alternatives_and_machines_from_1() -> None:
     assert instance.max_alternatives == 3
 
 
+def test_whole_numbers_may_have_a_decimal_point() -> None:
+    assert jobs_of(parse_job_shop("1 2.0\n0 3.0 1 1e2\n", "decimal")) == [[{0: 3}, {1: 100}]]
+
+
 def test_files_are_read_by_their_suffix(tmp_path: Path) -> None:
     (tmp_path / "a.jsp").write_text(STANDARD)
     (tmp_path / "b.FJS").write_text(FLEXIBLE)
@@ -74,6 +78,12 @@ def test_files_are_read_by_their_suffix(tmp_path: Path) -> None:
         ("1 2\n3 4 5\n1 2\n", "line 2: 3 numbers; expected one per machine, 2"),
         ("1 2\n0 1 1 1e999\n", "is not a number"),
         ("1 2\n0 1 1 nan1\n", "is not a number"),
+        ("1 2\n0 1 1 nan\n", "line 2: 'nan' is not a number"),
+        ("1 2 x7\n0 1 1 5\n", "line 1: 'x7' is not a number"),
+        ("1 2\n0 2.9 1 5\n", "line 2: '2.9' is a fraction; expected whole numbers only, so multiply durations"),
+        ("1 2\n0.9 2 1 5\n", "line 2: '0.9' is a fraction"),
+        ("1.7 2\n0 2 1 5\n", "line 1: '1.7' is a fraction"),
+        ("1 2\n3 4\n1 1.5\n", "line 3: '1.5' is a fraction"),
     ],
 )
 def test_a_malformed_job_shop_gets_one_message(text: str, message: str) -> None:
@@ -96,6 +106,8 @@ def test_a_malformed_job_shop_gets_one_message(text: str, message: str) -> None:
         ("1 200000\n1 1 1 5\n", "got 200000 machines; there may be at most 100000"),
         ("1 3e99\n1 1 1 5\n", "line 1: '3e99' is too large; numbers are at most 1000000000000"),
         (f"1 {'9' * 400}\n1 1 1 5\n", "is too large"),
+        ("1 2 1.5\n1 1 1 5.9\n", "line 2: '5.9' is a fraction"),
+        ("1 2 1.5\n1 1.2 1 5\n", "line 2: '1.2' is a fraction"),
         (f"1 {'9' * 5000}\n1 1 1 5\n", "line 1: '99999999999999999999' is not a number"),
     ],
 )

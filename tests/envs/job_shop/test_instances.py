@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,25 @@ def test_an_instance_computes_bounds_and_successors() -> None:
         instance.durations[0, 0, 0] = 1
 
 
+def test_instances_with_the_same_schedules_have_the_same_content() -> None:
+    first = JobShopInstance.of("first", 2, TWO_BY_TWO)
+    assert first.content == JobShopInstance.of("second", 2, TWO_BY_TWO, best_known=8).content
+    others: list[list[list[list[tuple[int, int]]]]] = [
+        [[[(0, 3)], [(1, 2)]], [[(0, 2)], [(1, 5)]]],
+        [[[(0, 3)], [(1, 2)]], [[(1, 2)], [(0, 4)]]],
+        [[[(0, 3)], [(1, 2)]], [[(0, 2)]]],
+    ]
+    contents = {JobShopInstance.of("other", 2, jobs).content for jobs in others}
+    contents.add(JobShopInstance.of("more machines", 3, TWO_BY_TWO).content)
+    assert len(contents - {first.content}) == 4
+
+
+def test_arrays_of_fractions_are_refused() -> None:
+    pair = JobShopInstance.of("pair", 2, TWO_BY_TWO)
+    with pytest.raises(ValueError, match="pair: durations have the type float64; give whole numbers, such as int64"):
+        replace(pair, durations=pair.durations / 2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -111,6 +131,10 @@ def test_an_instance_computes_bounds_and_successors() -> None:
         ((2, [[]]), "job 0 has no operations"),
         ((2, [[[]]]), "has the machines []"),
         ((1, TWO_BY_TWO), "needs the machines [1], but there are only 0 to 0"),
+        ((2, [[[(0, 2.7)]]]), "operation 0 of job 0 takes [2.7]; durations are whole numbers: multiply all of them"),
+        ((2, [[[(0, float("nan"))]]]), "operation 0 of job 0 takes [nan]; durations are whole numbers"),
+        ((2, [[[(0.5, 2)]]]), "operation 0 of job 0 has the machines [0.5]; machines are whole numbers from 0"),
+        ((2.5, TWO_BY_TWO), "got 2.5 machines; their number must be whole"),
     ],
 )
 def test_an_impossible_instance_is_refused(arguments: tuple[int, list], message: str) -> None:
@@ -185,6 +209,20 @@ def test_sources_are_named_in_several_ways(tmp_path: Path) -> None:
     assert [source.max_jobs for source in sources] == [6, 10, 10, 10, 4, 1, 2, 2]
     assert isinstance(sources[4], RandomInstances)
     assert sources[6].draw(np.random.default_rng(0)) is instance
+
+
+def test_files_may_be_paths_and_have_names_that_begin_with_random(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("random1.jsp", "random(2x2)"):
+        Path(name).write_text("1 1\n0 5\n")
+    sources = instance_sources(["random1.jsp", "random(2x2)", Path("random1.jsp"), Path("random(2x2)")])
+    assert [source.max_jobs for source in sources] == [1, 2, 1, 1]
+    with pytest.raises(ValueError, match=r"'random2\.jsp' is not a description of random instances"):
+        instance_sources(["random2.jsp"])
+    with pytest.raises(ValueError, match="is not a readable text file"):
+        instance_sources([Path("ft06")])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from maze_pl.envs.job_shop import JobShopInstance, JobShopSimulation
 from tests.envs.job_shop.reference import (
     FLEXIBLE,
+    INSTANT,
     SMALL,
     TWO_BY_TWO,
     SlowSchedule,
@@ -65,6 +66,22 @@ def test_what_may_be_chosen_by_hand() -> None:
         assert {job for job, _ in allowed(simulation)} == {"all": {0, 1}, "active": {0, 1}, "non_delay": {1}}[choices]
         simulation.schedule(0, 0)  # its second operation would end at 7, and could begin at 6
         assert {job for job, _ in allowed(simulation)} == {"all": {0, 1}, "active": {0, 1}, "non_delay": {1}}[choices]
+
+
+def test_work_that_takes_no_time_may_be_done_at_the_earliest_completion() -> None:
+    expected = {"all": {(0, 0), (1, 0)}, "active": {(0, 0), (1, 0)}, "non_delay": {(0, 0)}}
+    for choices, options in expected.items():
+        simulation = started(INSTANT, choices)
+        simulation.schedule(1, 0)
+        assert allowed(simulation) == options
+    assert best_makespan(jobs_of(INSTANT)) == 15
+    assert min(complete_schedules(SlowSchedule(jobs_of(INSTANT), 2), "active")) == 15
+    simulation = started(INSTANT, "active")
+    for job in (1, 1, 0, 1):
+        assert simulation.allowed[job, 0]
+        simulation.schedule(job, 0)
+    assert simulation.makespan == 15
+    assert not simulation.allowed.any()
 
 
 @pytest.mark.parametrize("choices", ["all", "active", "non_delay"])

@@ -43,11 +43,31 @@ def test_gains_move_the_level_with_observed_demand() -> None:
     assert orders.tolist() == [[8, 9]]
 
 
+def test_gains_need_a_history() -> None:
+    chain = StockChain(**{**SERIAL, "history": 0})
+    with pytest.raises(
+        ValueError, match=r"gains=\[1.5, 2.0\] follow the last demands, of which .* history=0 keeps none"
+    ):
+        BaseStockPolicy({}, [7, 12], [1.5, 2.0]).quantities(chain, STATE, NO_HISTORY)
+
+
 def test_reorder_waits_for_the_reorder_point() -> None:
     orders, _ = ReorderPolicy({}, [2, 10], [9, 30]).quantities(StockChain(**SERIAL), STATE, NO_HISTORY)
     assert orders.tolist() == [[7, 15]]  # the second echelon: 30 - (11 - 7), at most 15
     orders, _ = ReorderPolicy({}, [1, 10], [9, 30]).quantities(StockChain(**SERIAL), STATE, NO_HISTORY)
     assert orders.tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("policy", [BaseStockPolicy({}, [15, 24]), ReorderPolicy({}, [14, 23], [15, 24])])
+def test_rules_count_the_order_that_was_placed_below(policy: Any) -> None:
+    env = structured_stock_factory(StockChain([1, 2], PoissonDemand(5.0), backlog_costs=[9.0, 0.0]))
+    policy.action_spaces_dict = dict(env.action_spaces_dict)
+    env.reset(seed=0)
+    env.step({"order": 0})  # instead of the 5 of the rule
+    state = env.get_maze_state()
+    assert state.positions.tolist() == [10, 20]
+    batch = PolicyBatch(env.actor_id().step_key, {}, np.array([1]), maze_state=[state])
+    assert policy.act(batch).action["order"].tolist() == [4]
 
 
 @pytest.mark.parametrize("name", CHAINS)

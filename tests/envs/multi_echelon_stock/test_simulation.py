@@ -128,6 +128,10 @@ def test_drift_moves_to_neighbouring_levels_and_stays_inside() -> None:
         ({"max_backlog": -1, "lost_sale_cost": 1}, "max_backlog=-1 must be at least 0 units"),
         ({"lost_sale_cost": float("inf")}, "lost_sale_cost=inf must be a finite number"),
         ({"capacities": 5}, "initial_stock=.* exceeds capacities="),
+        ({"lead_times": [1.9, 1]}, "lead_times=.* in whole numbers"),
+        ({"max_order": [2.7, 3]}, r"max_order=\[2.7, 3\] must be 2 whole numbers of at least 1"),
+        ({"capacities": 30.9}, "capacities=30.9 must be 2 whole numbers"),
+        ({"max_backlog": 2.5, "lost_sale_cost": 1}, "max_backlog=2.5 must be at least 0 units, a whole number"),
         ({"max_order": [1, 2, 3]}, "max_order=.* must be 2 whole numbers of at least 1"),
         ({"max_level": 9}, "max_level=9 belongs to target='level'"),
         ({"target": "sum"}, "known are target quantity or level"),
@@ -138,6 +142,14 @@ def test_drift_moves_to_neighbouring_levels_and_stays_inside() -> None:
 def test_wrong_options_of_chains_get_one_message(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         StockChain(**{**SERIAL, **options})
+
+
+def test_numbers_of_any_type_count_for_all_echelons() -> None:
+    options: dict[str, Any] = {"lead_times": [1, 2], "demand": PoissonDemand(5.0)}
+    chain = StockChain(**options, backlog_costs=np.int64(9), capacities=np.int64(30), initial_stock=4.0)
+    assert chain.backlog.tolist() == [9.0, 9.0]
+    assert chain.capacity.tolist() == [30, 30]
+    assert chain.first_stock.tolist() == [4, 4]
 
 
 @pytest.mark.parametrize(

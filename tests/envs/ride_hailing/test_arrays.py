@@ -31,6 +31,7 @@ CITIES: dict[str, dict[str, Any]] = {
     "busy": {"n_shifts": 4, "shift_hours": (0.5, 1.5), "n_nearest": 2, "city": {"n_hours": 2.0, "rate": 200.0}},
     "empty": {"n_shifts": 3, "shift_hours": (0.5, 0.6), "city": {"n_hours": 1.5, "rate": 0.0, "n_zones": 1}},
     "free": {**SHORT, "city": {"n_hours": 1.5, "rate": 60.0, "base_fare": 0.0, "size": 3.0, "n_zones": 2}},
+    "odd": {**SHORT, "city": {"n_hours": 1.5, "rate": 60.0, "base_fare": 0.0, "period": 0.7, "cost_per_km": 1.0}},
     "one": {"n_shifts": 1, "shift_hours": (0.2, 0.2), "patience": (3, 3), "city": {"n_hours": 0.5, "rate": 90.0}},
 }
 CENTRES = [HotSpot(stops=((7, 1.0, 1.0), (9, 5.0, 5.0)), share=0.5), HotSpot(stops=((8, 0.0, 5.0),), share=0.5)]

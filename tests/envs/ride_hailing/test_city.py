@@ -48,6 +48,20 @@ def test_requests_come_in_the_order_of_time_and_begin_and_end_in_the_city() -> N
         assert places.max() <= city.size
 
 
+@pytest.mark.parametrize("period", [0.7, 1 / 3, 2.2, 5.0])
+def test_the_start_of_a_period_belongs_to_it_whatever_its_length(period: float) -> None:
+    city = City(period=period, n_hours=3.0, rate=0.0)
+    index = np.arange(city.n_periods)
+    assert city.period_of(index * city.period).tolist() == index.tolist()
+    assert city.period_of((index + 0.99) * city.period).tolist() == index.tolist()
+    assert city.period_of(1e6) == city.n_periods
+
+
+def test_hot_spots_of_another_type_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"origins has {'stops': .*; expected hot spots, such as {class_path: "):
+        City(origins=[{"stops": [[7, 1, 1]], "share": 0.5}])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -14,6 +14,7 @@ from maze_pl.envs.checker import check_env
 from maze_pl.envs.ride_hailing import (
     CentralDispatchCoreEnvironment,
     CentralDispatchEnvironment,
+    HotSpot,
     IncomeRewardAggregator,
     RideEvents,
     RideHailingCoreEnvironment,
@@ -101,6 +102,42 @@ def test_other_aggregators() -> None:
     assert core_env.get_actor_rewards() is None
     with pytest.raises(ValueError, match="overtime_cost=-1 must be a number of at least 0"):
         IncomeRewardAggregator(overtime_cost=-1)
+
+
+@every_form
+def test_the_reward_has_the_cost_of_driving_in_the_city(form: str) -> None:
+    returns: dict[str, float] = {}
+    city = {**SHORT["city"], "cost_per_km": 1.0}
+    income = IncomeRewardAggregator()
+    aggregators = {
+        "of the city": None,
+        "nested": WeightedRewardAggregator({"income": income}),
+        "given": IncomeRewardAggregator(1.0),
+        "another": IncomeRewardAggregator(0.3),
+    }
+    for name, aggregator in aggregators.items():
+        env = FORMS[form](**{**SHORT, "city": city, "reward_aggregator": aggregator})
+        returns[name] = sum(reward for _, _, _, reward, _ in random_acts(env))
+    assert returns["of the city"] == returns["given"]
+    assert returns["nested"] == pytest.approx(returns["given"])
+    assert returns["another"] > returns["given"] + 10
+
+
+@every_form
+def test_passengers_without_fare_and_trip_count(form: str) -> None:
+    spots = [HotSpot(stops=((7, 0.0, 0.0),), spread=1.0, share=0.9)]  # clipped to the corner
+    city = {"base_fare": 0.0, "origins": spots, "destinations": spots, "n_hours": 2.0, "rate": 60.0}
+    options = {"n_shifts": 4, "city": city, "reward_aggregator": ServedRewardAggregator()}
+    env = FORMS[form](**options)
+    observation, _ = env.reset(seed=0)
+    total, n_accepted, terminated = 0.0, 0, False
+    while not terminated:
+        ((head, mask),) = env.action_masks_dict[env.actor_id().step_key].items()
+        choice = int(np.flatnonzero(observation[mask])[0])
+        n_accepted += choice % (env.core_env.simulation.n_nearest + 5) < env.core_env.simulation.n_nearest
+        observation, reward, terminated, *_ = env.step({head: choice})
+        total += reward
+    assert total == n_accepted > 10
 
 
 @pytest.mark.parametrize("option", [2, -1, 11, 7])

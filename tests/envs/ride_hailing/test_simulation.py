@@ -15,7 +15,7 @@ def test_a_trip_by_hand() -> None:
     simulation = begun([[30, 4, 1, 4, 7]], [[1, 1]])
     drive = simulation.accept(0, 0)
     # 3 km at 0.4 km per minute, from 5 minutes ago; then 6 km
-    assert drive == Drive(0, empty=3.0, trip=6.0, fare=12.0, waiting_time=pytest.approx(12.5), overtime=0.0)
+    assert drive == Drive(0, 3.0, 6.0, 12.0, waiting_time=pytest.approx(12.5), overtime=0.0, accepts=True)
     assert simulation.positions[0].tolist() == [4, 7]
     assert simulation.free_at[0] == pytest.approx(22.5)
     assert not simulation.is_done(0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from maze_pl.core.policy import PolicyBatch
 from maze_pl.envs.vehicle_routing import (
     RandomInstances,
     RoutingInstance,
@@ -127,3 +128,10 @@ def play(env: Any, policy: Any, seed: int = 0) -> list[float]:
         assert not truncated
         rewards.append(reward)
     return rewards
+
+
+def step_arrays(arrays: Any, policy: Any) -> bool:
+    """Let a policy choose from the states of a flat array environment; True if an episode is over."""
+    states = [arrays.maze_state(n) for n in range(arrays.n_envs)]
+    action = policy.act(PolicyBatch(0, {}, np.zeros(arrays.n_envs, np.int64), maze_state=states)).action
+    return bool(np.any(arrays.step({0: action}, slice(None)).terminated))

@@ -125,11 +125,51 @@ def without(text: str, line: str) -> str:
         (EXPLICIT.replace("3 7 5", "3 7"), "EDGE_WEIGHT_SECTION has 5 numbers; expected 6"),
         (EXPLICIT.replace("3 7 5", "3 7 -5"), "distances must be numbers from 0"),
         (STANDARD.replace("CAPACITY : 4", "CAPACITY : 0"), "capacity=0 must be from 1"),
+        (f"DISTANCE : 27.5\n{STANDARD}", "DISTANCE limits routes to 27.5, which is not supported; remove the line"),
+        (f"DISTANCE : -3\n{STANDARD}", "DISTANCE limits routes to -3"),
+        (f"DISTANCE : far\n{STANDARD}", "DISTANCE: 'far' is not a number"),
+        (f"DISTANCE : 999999\nSERVICE_TIME : 10\n{STANDARD}", "SERVICE_TIME is 10; service times are not supported"),
+        (f"service_time : 0.5\n{EXPLICIT}", "SERVICE_TIME is 0.5; service times are not supported"),
     ],
 )
 def test_a_malformed_instance_gets_one_message(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         parse_vrp(text, "file")
+
+
+def test_limits_that_no_route_reaches_are_accepted() -> None:
+    for lines in ("DISTANCE : 0\nSERVICE_TIME : 0\n", "DISTANCE : 999999\n", "DISTANCE : 28\nVEHICLES : 1\n"):
+        assert parse_vrp(lines + STANDARD, "four").distances.tolist() == MATRIX  # 4 drives of at most 7
+
+
+def test_keywords_may_be_written_in_small_letters() -> None:
+    text = STANDARD.replace("CVRP", "cvrp").replace("EUC_2D", "euc_2d").replace("CAPACITY", "capacity")
+    assert parse_vrp(text, "four").distances.tolist() == MATRIX
+    text = EXPLICIT.replace("EXPLICIT", "Explicit").replace("LOWER_ROW", "lower_row")
+    assert parse_vrp(text, "four").distances.tolist() == MATRIX
+
+
+@pytest.mark.parametrize(
+    ("comment", "distance"),
+    [
+        ("best known: 1,234", 1234),
+        ("Best known : 12,345,678.5)", 12345678.5),
+        ("optimal : 7.84e2", 784),
+        ("Optimal value: 784.", 784),
+        ("Optimal value: 784, No of trucks: 5", 784),
+        ("Optimal value: 784\nCOMMENT : (another one)", 784),
+        ("(a first one)\nCOMMENT : Optimal value: 784", 784),
+        ("best value: 1.2.3", None),
+        ("best value: 1,23", None),
+        ("best value: 0", None),
+        ("best value: 1e999", None),
+        ("best value: 7.84e2.5", None),
+        ("best value: unknown", None),
+    ],
+)
+def test_the_optimum_of_a_comment_is_read(comment: str, distance: float | None) -> None:
+    text = STANDARD.replace("(by hand, No of trucks: 2, Optimal value: 24)", comment)
+    assert parse_vrp(text, "four").best_known == distance
 
 
 def test_an_asymmetric_matrix_is_refused() -> None:

@@ -51,6 +51,8 @@ def test_customers_at_the_depot_have_no_scale() -> None:
         (([(0, 0), (1, 1)], [1, 1], 3), "the depot has a demand of 1"),
         (([(0, 0), (1, 1)], [0, 4], 3), "customer 1 has a demand of 4, but vehicles carry from 0 to 3"),
         (([(0, 0), (1, 1)], [0, 1], 0), "capacity=0 must be from 1"),
+        (([(0, 0), (1, 1)], [0, 1], 2.5), "capacity=2.5 must be a whole number; multiply it and all demands"),
+        (([(0, 0), (1, 1)], [0, 1], float("nan")), "capacity=nan must be from 1"),
         (([(0, 0), (1, 1)], [0, 0.5], 3), "demands must be whole numbers; multiply all of them"),
         (([(0, 0), (1, 1)], [0, float("nan")], 3), "demands must be whole numbers"),
         (([(0, 0), (1, 1)], [0, -1e30], 3), "demands must be numbers up to 1000000000; one is 1e+30"),
@@ -101,6 +103,27 @@ def test_places_and_demands_are_uniform() -> None:
     assert np.bincount(instance.demands[1:], minlength=10)[1:].min() > 160
 
 
+def test_a_whole_capacity_may_have_any_type_and_fractions_are_refused() -> None:
+    for capacity in (3.0, np.float64(3), np.int64(3)):
+        instance = RoutingInstance("whole", [(0, 0), (1, 1)], [0, 1], capacity)
+        assert (instance.capacity, type(instance.capacity)) == (3, int)
+    with pytest.raises(ValueError, match=r"capacity=9\.5 of random instances must be a whole number"):
+        RandomInstances((10, 10), 9.5)  # type: ignore[arg-type]
+
+
+def test_instances_with_the_same_routes_have_the_same_content() -> None:
+    places = [(0, 0), (3, 4), (0, 4)]
+    first = RoutingInstance("first", places, [0, 2, 1], 3)
+    assert first.content == RoutingInstance("second", places, [0, 2, 1], 3, best_known=12.0).content
+    others = [
+        RoutingInstance("demands", places, [0, 1, 2], 3),
+        RoutingInstance("capacity", places, [0, 2, 1], 4),
+        RoutingInstance("places", [(0, 0), (3, 4), (0, 5)], [0, 2, 1], 3),
+        RoutingInstance("distances", places, [0, 2, 1], 3, [[0, 5, 4], [5, 0, 2], [4, 2, 0]]),
+    ]
+    assert len({instance.content for instance in others} - {first.content}) == 4
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -131,6 +154,21 @@ def test_sources_are_named_in_several_ways() -> None:
     assert [source.max_customers for source in sources] == [20, 31, 4, 4]
     assert isinstance(sources[0], RandomInstances)
     assert sources[3].draw(np.random.default_rng(0)) is SQUARE
+
+
+def test_files_may_be_paths_and_have_names_that_begin_with_random(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parent / "A-n32-k5.vrp").read_text()
+    monkeypatch.chdir(tmp_path)
+    for name in ("random20.vrp", "random(10)"):
+        Path(name).write_text(text)
+    sources = instance_sources(["random20.vrp", "random(10)", Path("random20.vrp"), Path("random(10)")])
+    assert [source.max_customers for source in sources] == [31, 10, 31, 31]
+    with pytest.raises(ValueError, match=r"'random30\.vrp' is not a description of random instances"):
+        instance_sources(["random30.vrp"])
+    with pytest.raises(ValueError, match="is not a readable text file"):
+        instance_sources([Path("missing.vrp")])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import permutations
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.envs.vehicle_routing import (
     RoutingInstance,
+    StructuredVehicleRoutingArrayEnvironment,
+    VehicleRoutingArrayEnvironment,
     check_routes,
     improved_savings_routes,
     route_distance,
@@ -25,7 +28,17 @@ from maze_pl.envs.vehicle_routing.savings_policy import SavingsPolicy
 from maze_pl.envs.vehicle_routing.sweep_policy import SweepPolicy
 from maze_pl.envs.vehicle_routing.two_opt import two_opt
 from maze_pl.runs.rollout import rollout
-from tests.envs.vehicle_routing.reference import FACTORIES, SQUARE, drawn, length_of, play, shortest_routes, straight
+from tests.envs.vehicle_routing.reference import (
+    FACTORIES,
+    SQUARE,
+    SlowRouting,
+    drawn,
+    length_of,
+    play,
+    shortest_routes,
+    step_arrays,
+    straight,
+)
 
 POLICIES = [NearestNeighbourPolicy, SavingsPolicy, ImprovedSavingsPolicy, SweepPolicy]
 
@@ -206,6 +219,109 @@ def test_off_its_routes_a_policy_goes_on() -> None:
             *_, terminated, _, info = env.step({"option": vehicle * 21 + node})
             assert not info
         check_routes(instance, env.get_maze_state().routes)
+
+
+def nearest(slow: SlowRouting, vehicle: int) -> int:
+    """The nearest customer that a vehicle can serve."""
+    place = (slow.open[vehicle] or [0])[-1]
+    return min(slow.fitting(vehicle), key=lambda customer: straight(slow.instance, place, customer))
+
+
+def next_of_savings(slow: SlowRouting, vehicle: int) -> int:
+    """The next node of a vehicle on its planned route, or the first one of a route that no other vehicle is on."""
+    place = (slow.open[vehicle] or [0])[-1]
+    planned = 0 if place else -1
+    for route in savings_routes(slow.instance).routes:
+        unserved = [customer for customer in route if customer in slow.unserved()]
+        if place in route:
+            unserved = [customer for customer in unserved if route.index(customer) > route.index(place)]
+        elif place or any(path and path[-1] in route for path in slow.open):
+            continue
+        if unserved:
+            planned = unserved[0]
+            break
+    is_possible = planned in slow.fitting(vehicle) or (planned == 0 and place)
+    return planned if is_possible else nearest(slow, vehicle)
+
+
+@pytest.mark.parametrize(
+    ("policy_class", "expected"), [(NearestNeighbourPolicy, nearest), (SavingsPolicy, next_of_savings)]
+)
+def test_as_second_actor_a_rule_moves_the_chosen_vehicle(policy_class: Any, expected: Any) -> None:
+    instance = drawn("random(15, capacity=25)", 2)
+    single = structured_vehicle_routing_factory([instance], n_vehicles=3)
+    arrays = StructuredVehicleRoutingArrayEnvironment([instance], n_vehicles=3)
+    arrays.allocate(1)
+    policy = policy_class(single.action_spaces_dict)
+    random = np.random.default_rng(0)
+    for episode in range(4):
+        observation, _ = single.reset(seed=episode)
+        arrays.reset(np.zeros(1, np.int64), np.array([episode]))
+        slow = SlowRouting(instance, 3)
+        while slow.unserved():
+            vehicle = int(random.choice(np.flatnonzero(observation["vehicle_mask"])))
+            observation, *_ = single.step({"vehicle": vehicle})
+            arrays.step({0: {"vehicle": np.array([vehicle])}}, slice(None))
+            states = [single.get_simulation_state(), arrays.maze_state(0)]
+            nodes = policy.act(PolicyBatch(1, {}, np.zeros(2), maze_state=states)).action["node"]
+            assert nodes[0] == nodes[1]
+            assert observation["node_mask"][nodes[0]]
+            assert nodes[0] == expected(slow, vehicle)
+            slow.move(vehicle, int(nodes[0]))
+            observation, *_, info = single.step({"node": int(nodes[0])})
+            assert not info
+            arrays.step({1: {"node": nodes[1:]}}, slice(None))
+
+
+@pytest.mark.parametrize("policy_class", [NearestNeighbourPolicy, SavingsPolicy])
+def test_as_second_actor_a_rule_plays_on_if_the_chosen_vehicle_may_not_move(policy_class: Any) -> None:
+    env = structured_vehicle_routing_factory([SQUARE], n_vehicles=3)
+    env.reset(seed=0)
+    env.step({"vehicle": 2})  # all are at the depot: only the first one may leave
+    policy = policy_class(env.action_spaces_dict)
+    batch = PolicyBatch(1, {}, np.zeros(1), maze_state=[env.get_simulation_state()])
+    *_, info = env.step({"node": int(policy.act(batch).action["node"][0])})
+    assert info == {"error": "move_not_allowed"}
+
+
+class _CountingPolicy(SavingsPolicy):
+    """Notes the instances whose routes are planned."""
+
+    def __init__(self, action_spaces_dict: Any) -> None:
+        super().__init__(action_spaces_dict)
+        self.planned: list[RoutingInstance] = []
+
+    def plan(self, instance: RoutingInstance) -> list[list[int]]:
+        self.planned.append(instance)
+        return super().plan(instance)
+
+
+def test_in_arrays_the_routes_of_each_instance_are_planned_once() -> None:
+    n_envs = 70
+    arrays = VehicleRoutingArrayEnvironment(["random(5, capacity=12)"])
+    arrays.allocate(n_envs)
+    arrays.reset(np.arange(n_envs), np.arange(n_envs))
+    policy = _CountingPolicy(arrays.action_spaces_dict)
+    for _ in range(3):
+        assert not step_arrays(arrays, policy)
+    assert len(policy.planned) == n_envs
+    resumed = VehicleRoutingArrayEnvironment(["random(5, capacity=12)"])
+    resumed.allocate(n_envs)
+    resumed.reset(np.arange(n_envs), np.arange(n_envs) + 1000)
+    assert resumed.maze_state(0).instance.content != arrays.maze_state(0).instance.content
+    resumed.load_state_dict(copy.deepcopy(arrays.state_dict()))
+    while not step_arrays(resumed, policy):
+        pass
+    assert len(policy.planned) == n_envs
+    for n, instance in enumerate(policy.planned):
+        state = resumed.maze_state(n)
+        assert state.instance.content == instance.content
+        if state.is_complete:
+            assert state.length == pytest.approx(savings_routes(instance).distance)
+    resumed.reset(np.array([4, 9]), np.array([2000, 2001]))
+    for n in (4, 9):
+        policy.choose(resumed.maze_state(n))
+    assert len(policy.planned) == n_envs + 2
 
 
 def test_batches_without_states_are_refused() -> None:

@@ -9,8 +9,10 @@ from gymnasium import spaces
 
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.envs import GymMazeEnv, MazeEnv, ObservationWrapper, Wrapper
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import LogStatsWrapper, StepSkipWrapper, TimeLimitWrapper
-from maze_pl.events import EpisodeEventLog, EpochStatistics, KpiCalculator
+from maze_pl.events import EpisodeEventLog, EpochStatistics, KpiCalculator, define_epoch_stats
+from maze_pl.events.event_names import topic_name
 from maze_pl.events.topics import ContinuousActionEvents, DiscreteActionEvents, StatisticsError
 from tests.envs.relay import Amount, RelayCoreEnv, Turn
 from tests.envs.scripted import NOTHING, Scripted
@@ -310,3 +312,58 @@ def test_an_episode_that_ends_within_a_skipped_step_has_this_step_in_its_kpis_an
     assert summary.env_steps == 3
     rewards = {key[2]: value for key, value in summary.statistics.items() if key[1] == "acted"}
     assert rewards == {"n_steps": 4, "most": 3}
+
+
+class DistanceEvents:
+    @define_epoch_stats(np.mean, output_name="mean")
+    def covered(self, distance: float) -> None:
+        """A distance was covered."""
+
+
+class Further(Wrapper):
+    """Adds statistics.
+
+    Args:
+        env: The environment.
+        further: The statistics.
+    """
+
+    def __init__(self, env: Any, further: Any) -> None:
+        super().__init__(env)
+        self.further = further
+
+    def end_episode(self) -> Any:
+        return self.further
+
+
+COVERED = (topic_name(DistanceEvents), "covered", None, ())
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.array([1.0, 3.0])])
+def test_statistics_of_wrappers_are_summed_up(value: Any) -> None:
+    env = LogStatsWrapper.wrap(Further(GymMazeEnv(Scripted([1.0, 2.0])), {COVERED: value}))
+    env.reset()
+    statistics = EpochStatistics()
+    statistics.add(finish(env))
+    assert statistics.compute()["DistanceEvents/covered/mean"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        (3.0, r"'3\.0' of type float; expected a dict whose keys are \(name of a topic, event, statistic or None"),
+        (None, "None; expected a dict"),
+        ({"my": 1.0}, "a statistic named 'my'; expected a dict whose keys"),
+        ({COVERED[:3]: 1.0}, "a statistic named .*; expected a dict whose keys"),
+        ({(*COVERED[:3], None): 1.0}, "a statistic named .*; expected a dict whose keys"),
+        ({(*COVERED[:3], (0,)): 1.0}, "a statistic named .*; expected a dict whose keys"),
+        ({("Mine", *COVERED[1:]): 1.0}, "a statistic of an unknown topic: event topic 'Mine' cannot be imported"),
+        ({(COVERED[0], "lost", None, ()): 1.0}, "a statistic of .*:DistanceEvents, which declares no event 'lost'"),
+        ({COVERED: "far"}, "'far' of type str for .*; expected a number or an array"),
+    ],
+)
+def test_malformed_statistics_of_wrappers_are_refused(further: Any, message: str) -> None:
+    env = LogStatsWrapper.wrap(TimeLimitWrapper(Further(GymMazeEnv(Scripted([1.0, 2.0])), further), 5))
+    env.reset()
+    with pytest.raises(EnvContractError, match=f"^end_episode of Further returned {message}"):
+        finish(env)

@@ -11,7 +11,7 @@ import torch
 
 from maze_pl.core.batches import Rollout
 from maze_pl.functional import gae
-from maze_pl.modules import PPO, LearningBatch, learning_batch
+from maze_pl.modules import A2C, IMPALA, PPO, LearningBatch, learning_batch
 from maze_pl.modules.on_policy.minibatches import count_minibatches
 
 
@@ -130,6 +130,46 @@ def test_step_key_that_never_acts_is_absent(kit: SimpleNamespace) -> None:
     for kind in ("shared", "step"):
         batch = prepare(kit.make_actor_critic(kit.team_spec, kind), rollout, normalize=True)
         assert all(list(minibatch) == ["lead"] for minibatch in batch.minibatches(4))
+
+
+@pytest.mark.parametrize("algorithm", [A2C, IMPALA, PPO])
+def test_no_step_is_taken_on_rollouts_in_which_all_acts_are_open(kit: SimpleNamespace, algorithm: Any) -> None:
+    def make(seed: int) -> Rollout:
+        rollout: Rollout = kit.make_team_rollout(n_steps=1 if seed else 8, seed=6)
+        if seed:
+            rollout.rows.terminated.zero_()
+            finals = rollout.finals
+            finals["lead"] = replace(finals["crew"], observation={"lead_view": finals["crew"].observation["crew_view"]})
+        return rollout
+
+    weights, n_steps = [], []
+    for length in (1, 2):
+        options = {"batch_size": 3} if algorithm is PPO else {}
+        module = algorithm(actor_critic=kit.make_actor_critic(kit.team_spec, "step"), **options)
+        torch.manual_seed(0)
+        n_steps.append(kit.fit(module, make=make, length=length).global_step)
+        weights.append(torch.nn.utils.parameters_to_vector(module.parameters()).detach())
+    assert n_steps[0] == n_steps[1] > 0
+    assert torch.equal(*weights), "moved by momentum"
+
+
+def test_minibatches_outnumber_neither_rows_nor_those_that_hold_valid_acts(kit: SimpleNamespace) -> None:
+    batch = prepare(kit.make_actor_critic(), kit.make_flat_rollout(n_steps=2, n_envs=3))
+    minibatches = batch.minibatches(40, torch.Generator().manual_seed(0))
+    assert [len(part[0].weight) for part in minibatches] == [1] * 6
+    rollout = kit.make_team_rollout()
+    rollout.rows.terminated.zero_()
+    lead = rollout.finals["lead"]
+    rollout.finals["lead"] = replace(
+        lead,
+        **{name: getattr(lead, name)[:0] for name in ("row", "env", "slot", "agent_id")},
+        observation={"lead_view": torch.zeros(0, 3)},
+    )
+    batch = prepare(kit.make_actor_critic(kit.team_spec, "step"), rollout)
+    rows = torch.cat([row for row in (batch.row or {}).values()])
+    minibatches = batch.minibatches(24)
+    assert len(minibatches) == len(rows.unique()) < 24, "acts of the last rows are open"
+    assert all(minibatches)
 
 
 def test_networks_are_evaluated_as_when_they_acted(kit: SimpleNamespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from maze_pl.core.batches import Rollout
 from maze_pl.core.rows import Rows, Segment
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv
-from maze_pl.modules import PPO
+from maze_pl.modules import PPO, learning_batch
 from maze_pl.modules.on_policy.credit import Credit
 from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
+from tests.modules.recurrent_plays import Play, step_by_step
 
 GAMMA = 0.5
 
@@ -94,6 +96,53 @@ def test_advantages_equal_those_of_a_slow_reference(n_slots: int) -> None:
     assert 0.2 < counts.mean() < 1.0
     assert found.advantage.numpy() == pytest.approx(np.repeat(expected, n_slots, 1))
     assert found.weight.numpy() == pytest.approx(np.repeat(counts, n_slots, 1))
+
+
+def test_acts_that_no_observation_follows_count_too(kit: SimpleNamespace) -> None:
+    rollout = kit.make_team_rollout(seed=4)
+    rows = rollout.rows
+    rows.terminated.zero_()
+    rows.truncated[3] = rows.truncated[7] = True  # without final observations of the crew, and in row 3 of the lead
+    rollout.n_same_starts = 3
+    options: dict[str, Any] = {"normalize_advantage": False, "with_log_prob": False}
+    networks = kit.make_actor_critic(kit.team_spec, "step")
+    plain = learning_batch(networks, rollout, 0.9, 0.8, **options)
+    batch = learning_batch(networks, rollout, 0.9, 0.8, leave_one_out=True, **options)
+    discounted = rows.reward * 0.9 ** (torch.arange(8.0, dtype=torch.float64) % 4)[:, None]
+    returns = torch.stack([discounted[:4].sum(0), discounted[4:].sum(0)])  # [episode, env]
+    for key, n_slots in (("lead", 1), ("crew", 2)):
+        active = rollout.segments[key].active
+        acts = batch.acts[key]
+        assert acts.weight.tolist() == [1.0] * int(active.sum())
+        expected = []
+        for t, column in active.nonzero().tolist():
+            of_start, env = returns[t // 4].tolist(), column // n_slots
+            expected.append(of_start[env] - (sum(of_start) - of_start[env]) / 2)
+        torch.testing.assert_close(acts.advantage, torch.tensor(expected))
+        n_open, n_acts = plain.open_share[key]
+        assert acts.value_weight.sum() == n_acts - n_open < n_acts, "the critic learns as without"
+        assert batch.open_share[key] == (0, n_acts)
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_acts_that_are_left_out_divide_the_sequences_of_a_recurrent_policy(length: int) -> None:
+    play = Play((3,), critic="sharing", seed=3)
+    rollout = next(play.rollouts(12)).clone()
+    rollout.n_same_starts = 3
+    (expected,) = step_by_step(play, [rollout], length)
+    options: dict[str, Any] = {"normalize_advantage": False, "with_log_prob": True, "sequence_length": length}
+    batch = learning_batch(play.actor_critic, rollout, 0.9, 0.8, leave_one_out=True, **options)
+    acts = batch.acts[0]
+    assert 0 < acts.weight.sum() < acts.value_weight.sum() + acts.weight.sum()
+    log_prob, _ = play.actor_critic.policy.evaluate(0, acts.observation, acts.action, acts.agent_id)
+    value = play.actor_critic.critic.value(0, acts.critic_inputs, acts.agent_id)
+    numbers = acts.observation["id"].flatten().tolist()
+    for found, name, counts in (
+        (log_prob, "log_prob", acts.weight + acts.value_weight > 0),
+        (value, "value", acts.value_weight > 0),
+    ):
+        wanted = torch.stack([getattr(expected[0][number], name) for number in numbers])
+        torch.testing.assert_close(found[counts], wanted[counts], rtol=1e-5, atol=1e-5)
 
 
 def _fit(data: RolloutDataModule, module: PPO, n_epochs: int) -> None:

@@ -332,7 +332,7 @@ class NoOptimizer:
         (
             {"optimizer_groups": {"critic.*": ParameterGroup(options={"momentum": 0.5})}},
             ValueError,
-            r"optimizer_groups\['critic.\*'\]: FlatAdam has no option 'momentum'; it has betas, eps",
+            r"optimizer_groups\['critic.\*'\]: Adam has no option 'momentum'; it has betas, eps",
         ),
         ({"optimizer_groups": {"critic.*": ParameterGroup(lr=-1.0)}}, ValueError, r"\.lr=-1.0 must be greater than 0"),
         (

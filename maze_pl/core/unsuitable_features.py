@@ -1,0 +1,70 @@
+"""Callbacks and options of Lightning that do not fit reinforcement learning, with the alternatives.
+
+They would fail late, silently do nothing, or do something else than under Lightning's own
+optimisation. The command line refuses them before it makes a Trainer, and algorithms when training
+starts.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pytorch_lightning as pl
+from pytorch_lightning import callbacks
+
+BATCHES: Final = "a larger model.batch_size, data.n_envs or data.n_rollout_steps instead, which averages over more data"
+"""End of messages about gradients that are summed over batches."""
+_CALLBACKS: Final[dict[type[callbacks.Callback], str]] = {
+    callbacks.GradientAccumulationScheduler: f"algorithms step their optimisers themselves: {BATCHES}",
+    callbacks.BatchSizeFinder: "the batch size must divide the size of a rollout: set model.batch_size",
+    callbacks.LearningRateFinder: "the loss of a policy says little about its learning rate: compare runs with "
+    "several values of model.lr by their eval/return",
+    callbacks.StochasticWeightAveraging: "it averages after training and outside of checkpoints: use "
+    "pytorch_lightning.callbacks.EMAWeightAveraging, whose average is evaluated and saved",
+    callbacks.ModelPruning: "it replaces parameters that the optimiser holds in one flat tensor: prune the networks "
+    "of the trained agent with torch.nn.utils.prune",
+}
+
+
+def refuse_unsuitable_trainer(trainer: pl.Trainer) -> None:
+    """Refuse a trainer with which algorithms cannot learn.
+
+    Raises:
+        ValueError: Names the feature and the alternative.
+    """
+    refuse_callbacks(trainer.callbacks)  # type: ignore[attr-defined]
+    if getattr(trainer.precision_plugin, "scaler", None) is not None:
+        raise ValueError(f"precision={trainer.precision!r} scales losses, which is not supported; use bf16-mixed")
+
+
+def refuse_callbacks(configured: Iterable[Any]) -> None:
+    """Refuse callbacks that do not fit, and options of callbacks.
+
+    Args:
+        configured: Callbacks.
+
+    Raises:
+        ValueError: Names the first such callback and the alternative.
+    """
+    for callback in configured:
+        for unsuitable, remedy in _CALLBACKS.items():
+            if isinstance(callback, unsuitable):
+                raise ValueError(f"the callback {type(callback).__name__} is not supported: {remedy}")
+        if isinstance(callback, callbacks.EMAWeightAveraging):
+            _refuse_rare_updates(callback)
+
+
+def _refuse_rare_updates(averaging: callbacks.EMAWeightAveraging) -> None:
+    """Refuse an average that is updated at certain counts of optimiser steps.
+
+    Lightning looks at the count after each batch only, and a batch may take any number of steps.
+    """
+    if type(averaging).should_update is not callbacks.EMAWeightAveraging.should_update:
+        return
+    every = averaging.update_every_n_steps
+    is_by_epoch = every == 0 and averaging.update_starting_at_epoch is not None
+    if every != 1 and not is_by_epoch:
+        raise ValueError(
+            f"EMAWeightAveraging(update_every_n_steps={every}) is not supported, because a batch takes several "
+            "optimiser steps: leave it at 1, for an update after each batch, with a decay closer to 1; or set it to 0 "
+            "and update_starting_at_epoch, for an update after each epoch"
+        )

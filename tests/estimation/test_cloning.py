@@ -1,0 +1,47 @@
+"""Policies that are learned from the acts of several agents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from maze_pl.core.policy import PolicyBatch
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.estimation.cloning import cloned_policy
+from maze_pl.estimation.recorded_acts import read_acts
+from maze_pl.records.record_files import SpacesTrajectoryRecord
+
+N_STEPS = 40
+SHARES = 0.9, 0.2
+"""Share of the acts in which each agent chooses 1."""
+
+
+def episodes_of(n_agents: int) -> list[SpacesTrajectoryRecord]:
+    """Episodes of two agents that always observe the same."""
+    observation_space = spaces.Dict(place=spaces.Box(-1, 1, (1,), np.float32))
+    step = StepSpec(observation_space, spaces.Dict(choice=spaces.Discrete(2)), n_agents, 2)
+    generator = np.random.default_rng(0)
+    records = []
+    for number in range(30):
+        acts = []
+        for n in range(2 * N_STEPS):
+            agent = n % 2
+            choice = int(generator.random() < SHARES[agent])
+            acts.append((0, agent, n // 2, 0.0, False, {"place": np.ones(1)}, {"choice": choice}))
+        rest = {"terminated": True, "truncated": False, "last_env_time": N_STEPS}
+        rest |= {"last_actor": None, "last_observation": {}}
+        records.append(SpacesTrajectoryRecord.of_acts(f"episode {number}", Spec({0: step}), acts, **rest))
+    return records
+
+
+@pytest.mark.parametrize("n_agents", [2, -1])
+def test_agents_are_told_apart_unless_their_number_changes(n_agents: int) -> None:
+    records = episodes_of(n_agents)
+    policy = cloned_policy(read_acts(records, records[0].spec), 0)
+    agents = np.array([0, 1])
+    batch = PolicyBatch(0, {"place": np.ones((2, 1), np.float32)}, agents)
+    found = policy.probabilities(batch)["choice"][:, 1]
+    choices = np.array([record.action[0]["choice"].reshape(-1, 2) for record in records])
+    frequencies = choices.mean((0, 1)) if n_agents == 2 else [choices.mean()] * 2
+    np.testing.assert_allclose(found, frequencies, atol=0.1)
