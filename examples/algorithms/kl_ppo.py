@@ -60,14 +60,17 @@ class KLPPO(OnPolicyModule):
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout, then adapt the weight of the penalty."""
         batch = self.make_learning_batch(rollout, self.gae_lambda, normalize_advantage=True, with_log_prob=True)
-        divergences: list[Tensor] = []
+        totals = torch.zeros(2, device=self.device)  # sum and number of divergences in the last pass
         for _ in range(self.n_optimization_epochs):
-            divergences = []
+            totals = torch.zeros_like(totals)
             for minibatch in batch.minibatches(self.n_minibatches, self.generator):
                 self.gradient_step(self.loss, minibatch, even=batch.even)
-                divergences += self.last_recorded("policy_kl").values()
-        if not self.in_critic_burn_in:
-            self.adapt(float(mean_over_ranks(torch.stack(divergences).mean())))  # of the last pass
+                for step_key, divergence in self.last_recorded("policy_kl").items():
+                    totals[0] += divergence
+                    totals[1] += minibatch[step_key].share
+        total, number = mean_over_ranks(totals).tolist()
+        if number and not self.in_critic_burn_in:
+            self.adapt(total / number)
 
     def loss(self, minibatch: Minibatch) -> Tensor:
         """Loss of policy and critic on a minibatch."""
