@@ -105,6 +105,16 @@ def check_fraction(**values: float) -> None:
             raise ValueError(f"{name}={value} must lie between 0 and 1")
 
 
+def is_whole(number: float) -> bool:
+    """True for a finite whole number, of any type.
+
+    Example:
+        >>> is_whole(3.0), is_whole(2.5), is_whole(float("inf"))
+        (True, False, False)
+    """
+    return isinstance(number, int) or float(number).is_integer()
+
+
 def is_plain(value: Any) -> bool:
     """True if a value consists only of numbers, strings, lists and dicts, as checkpoints must."""
     if isinstance(value, dict):

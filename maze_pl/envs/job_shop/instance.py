@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from maze_pl.core.checks import is_whole
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 Operation = Sequence[tuple[int, int]]
@@ -204,7 +206,7 @@ class JobShopInstance:
 
 def _check(name: str, n_machines: int, jobs: Sequence[Sequence[Operation]]) -> None:
     """Refuse what is not an instance."""
-    if not _is_whole(n_machines):
+    if not is_whole(n_machines):
         raise ValueError(f"{name}: got {n_machines} machines; their number must be whole")
     if n_machines < 1 or not jobs:
         raise ValueError(f"{name}: got {len(jobs)} jobs and {n_machines} machines; there must be at least 1 of each")
@@ -216,7 +218,7 @@ def _check(name: str, n_machines: int, jobs: Sequence[Sequence[Operation]]) -> N
         for o, operation in enumerate(job):
             where = f"{name}: operation {o} of job {j}"
             machines = [machine for machine, _ in operation]
-            if not all(map(_is_whole, machines)):
+            if not all(map(is_whole, machines)):
                 expected = "machines are whole numbers from 0"
                 raise ValueError(f"{where} has the machines {machines}; {expected}")
             if not machines or len(set(machines)) < len(machines):
@@ -224,13 +226,8 @@ def _check(name: str, n_machines: int, jobs: Sequence[Sequence[Operation]]) -> N
             if min(machines) < 0 or max(machines) >= n_machines:
                 raise ValueError(f"{where} needs the machines {machines}, but there are only 0 to {n_machines - 1}")
             durations = [duration for _, duration in operation]
-            if not all(map(_is_whole, durations)):
+            if not all(map(is_whole, durations)):
                 expected = "durations are whole numbers: multiply all of them by the same factor"
                 raise ValueError(f"{where} takes {durations}; {expected}")
             if min(durations) < 0 or max(durations) > _LONGEST:
                 raise ValueError(f"{where} takes {durations}; durations are whole numbers from 0 to {_LONGEST}")
-
-
-def _is_whole(number: float) -> bool:
-    """True for a whole number, of any type."""
-    return isinstance(number, int) or float(number).is_integer()

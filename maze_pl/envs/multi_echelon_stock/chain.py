@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from maze_pl.core.checks import is_whole
 from maze_pl.envs.multi_echelon_stock.poisson_demand import PoissonDemand
 from maze_pl.envs.structured_env import Array
 
@@ -109,16 +110,16 @@ class StockChain:
 
     def _check_options(self, lead_times: list[int]) -> None:
         """Refuse options that are out of range, before anything is computed from them."""
-        if not lead_times or not all(_is_whole(lead) and lead >= 1 for lead in lead_times):
+        if not lead_times or not all(is_whole(lead) and lead >= 1 for lead in lead_times):
             expected = "at least one echelon, with 1 period or more each, in whole numbers"
             raise ValueError(f"lead_times={lead_times} must name {expected}")
-        if not (_is_whole(self.periods) and _is_whole(self.history)) or self.periods < 1 or self.history < 0:
+        if not (is_whole(self.periods) and is_whole(self.history)) or self.periods < 1 or self.history < 0:
             came = f"periods={self.periods} must be at least 1, and history={self.history} at least 0"
             raise ValueError(f"{came}, both whole numbers")
         if self.target not in get_args(Targets) or self.orders not in get_args(Orders):
             known = f"target {' or '.join(get_args(Targets))}, orders {' or '.join(get_args(Orders))}"
             raise ValueError(f"target={self.target!r} and orders={self.orders!r}; known are {known}")
-        if self.max_backlog is not None and not (_is_whole(self.max_backlog) and self.max_backlog >= 0):
+        if self.max_backlog is not None and not (is_whole(self.max_backlog) and self.max_backlog >= 0):
             expected = "at least 0 units, a whole number, or None for no limit"
             raise ValueError(f"max_backlog={self.max_backlog} must be {expected}")
         if not 0 <= self.lost_sale_cost < float("inf"):
@@ -140,7 +141,7 @@ class StockChain:
         units = np.atleast_1d(np.asarray(given)).tolist()
         if np.ndim(given) == 0:
             units *= self.n_echelons
-        if len(units) != self.n_echelons or not all(_is_whole(unit) and unit >= least for unit in units):
+        if len(units) != self.n_echelons or not all(is_whole(unit) and unit >= least for unit in units):
             expected = f"{self.n_echelons} whole numbers of at least {least}, one per echelon"
             raise ValueError(f"{name}={given} must be {expected}")
         return np.array(units, np.int64)
@@ -149,8 +150,3 @@ class StockChain:
     def largest_action(self) -> Array:
         """[E] int64, largest order or level that actions name."""
         return self.highest if self.target == "level" else self.most_ordered
-
-
-def _is_whole(number: float) -> bool:
-    """True for a whole number, of any type."""
-    return isfinite(number) and int(number) == number
