@@ -42,8 +42,7 @@ def test_the_yaml_of_the_readme_is_well_formed() -> None:
 
 @pytest.mark.slow
 def test_its_commands_and_programs_run_in_their_order(tmp_path: Path) -> None:
-    algorithm, use = blocks("python")
-    (tmp_path / "cautious.py").write_text(algorithm, encoding="utf-8")
+    (use,) = blocks("python")
     (tmp_path / "use.py").write_text(use, encoding="utf-8")
     shell("\n".join(["set -x", *map(shortened, commands()), "python use.py"]), tmp_path)
     assert {"first", "second"} <= {folder.name for folder in (tmp_path / "outputs").iterdir()}

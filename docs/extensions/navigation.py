@@ -21,7 +21,7 @@ SUFFIXES = (".py", ".yaml", ".ipynb")
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"\]\(([\w/]+)\.md\)")
 OUTER_LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
-EPISODE = re.compile(r"<!-- example episode: (\w+) -->")
+EPISODE = re.compile(r"<!-- example episode: (\w+) -->(?:\n!\[[^\]]*\]\([^)]*\))?")  # and the picture in its place
 FRAME = """<iframe src="{root}_static/episodes/{name}.html" title="Two episodes of an environment" loading="lazy"
 style="width: 100%; height: 760px; border: 1px solid var(--color-background-border); border-radius: 6px"></iframe>"""
 
@@ -42,15 +42,13 @@ def with_navigation(text: str) -> str:
 
 
 def with_episodes(docname: str, text: str) -> str:
-    """Show the example episodes that a page names."""
+    """Show the example episodes that a page names, in place of the pictures that readers of the repository see."""
     root = "../" * docname.count("/")
     return EPISODE.sub(lambda match: FRAME.format(root=root, name=match[1]), text)
 
 
 def page_of(path: str) -> str | None:
     """Page of the site that shows a file or folder of the repository, if there is one."""
-    if path == "README.md":
-        return "quick_start"
     if path == "CHANGELOG.md":
         return CHANGELOG
     if path.startswith("examples") and (ROOT / path).is_dir():
@@ -74,7 +72,7 @@ def with_inner_links(docname: str, text: str) -> str:
         page = page_of(path)
         if page is None:
             return shown
-        return f"[{shown}]({posixpath.relpath(page, folder or '.')}.md{'' if path == 'README.md' else heading})"
+        return f"[{shown}]({posixpath.relpath(page, folder or '.')}.md{heading})"
 
     return OUTER_LINK.sub(replaced, text)
 

@@ -53,10 +53,9 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         stored = space.low.dtype.str
         logits = self.logits
         # [*shape, 2] bounds, signed distance from each to the other, its fraction on a bound;
-        # [*shape] log width; [*shape, 2] log of the fraction that is rounded to a bound
-        self._bound, self._width, self._step, self._log_width, self._log_rounded = _stored_bounds(
-            bounds, stored, space.low.shape, logits.dtype, logits.device
-        )
+        # [*shape] log width and log of twice the width; [*shape, 2] log of the fraction that is rounded to a bound
+        tensors = _stored_bounds(bounds, stored, space.low.shape, logits.dtype, logits.device)
+        self._bound, self._width, self._step, self._log_width, self._log_double_width, self._log_rounded = tensors
 
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
@@ -95,7 +94,9 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 def _stored_bounds(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
-    """Borders of a box, distances between them, half rounding steps, and logarithms of the last two.
+    """Borders of a box, distances between them, half rounding steps, and logarithms.
+
+    The logarithms are those of the distances, of twice the distances, and of the steps.
 
     Borders are the outermost numbers of this type. Steps are fractions of the width.
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
@@ -117,4 +118,4 @@ def _stored_bounds(
         arrays = (bound, width, step, log_rounded)
         numbers = [torch.from_numpy(array.astype(number)).to(device) for array in arrays]
         log_width = numbers[1][..., 0].log()
-        return [*numbers[:3], log_width, numbers[3]]
+        return [*numbers[:3], log_width, log_width + math.log(2.0), numbers[3]]

@@ -60,7 +60,7 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
             standardised = self._latest[1]
         else:
             standardised = (self._flat(action).to(self.mean.dtype) - self.mean) * torch.exp(-self.log_std)
-        return (-0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI).sum(dim=-1)
+        return -(torch.add(self.log_std, standardised.square(), alpha=0.5) + _HALF_LOG_TWO_PI).sum(dim=-1)
 
     def environment_log_prob(self, action: Tensor) -> Tensor:
         """[...] log-probability of `action` [..., *shape] after clipping.

@@ -79,7 +79,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         else:
             x = -0.5 * self._log_fraction(action).diff(dim=-1).squeeze(-1)
         log_sech = functional.logsigmoid(2.0 * x) - x  # up to a constant
-        log_slope = self._log_width + math.log(2.0) + 2.0 * log_sech
+        log_slope = torch.add(self._log_double_width, log_sech, alpha=2.0)
         return self._normal.log_prob(x) - self._total(log_slope)
 
     def environment_log_prob(self, action: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         x = -0.5 * log_fraction.diff(dim=-1).squeeze(-1)
         mean, log_std = self._shaped(self._normal.mean), self._shaped(self._normal.log_std)
         standardised = (x - mean) * torch.exp(-log_std)
-        log_slope = self._log_width + math.log(2.0) + 2.0 * (functional.logsigmoid(2.0 * x) - x)
+        log_slope = self._log_double_width + 2.0 * (functional.logsigmoid(2.0 * x) - x)
         log_density = -0.5 * standardised.square() - log_std - _HALF_LOG_TWO_PI - log_slope
         on_low, on_high = is_rounded.unbind(dim=-1)
         return self._total(clipped_normal_log_prob(standardised, log_density, on_low, on_high))
@@ -118,7 +118,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         ratio = mean / (deviation * math.sqrt(2.0))
         spread = deviation * math.sqrt(2.0 / math.pi) * torch.exp(-ratio.square())
         distance = spread + mean * torch.erf(ratio)
-        log_volume = (self._log_width + math.log(2.0)).sum()
+        log_volume = self._log_double_width.sum()
         return self._normal.entropy() + log_volume - 2.0 * (distance * weights).sum(dim=(-2, -1))
 
     def kl(self, other: ProbabilityDistribution) -> Tensor:

@@ -81,12 +81,10 @@ class ES(AlgorithmModule):
         frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
         lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
-        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
-            that it shares with the policy are not updated either.
+        critic_burn_in_epochs: Must be 0, since there is no critic.
         grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
             and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
-        capture: `auto` traces the operations of an update once and runs the trace, where that is
-            possible and yields the same numbers; `off` runs every update eagerly.
+        capture: Has no effect: an update computes no gradient by autograd.
 
     Raises:
         ValueError: A number is out of range, the policy has no parameters, or the result of

@@ -79,11 +79,11 @@ class Examination:
         acts: Its resets and steps.
         observations: Its observations, by sub-step and name.
         is_deterministic: Whether the same seed and actions have given the same episode.
-        seconds_alone: Mean duration of a step without wrappers, in seconds.
+        seconds_alone: Mean duration of a step without wrappers, in seconds; None if it was not measured.
     """
 
     env: Recorder
-    seconds_alone: float
+    seconds_alone: float | None = None
 
     def __init__(
         self,

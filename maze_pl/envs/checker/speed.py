@@ -11,9 +11,10 @@ _SECONDS_TO_EXCHANGE = 1e-4  # a step with another process
 
 def check_speed(examination: Examination) -> Iterator[Finding]:
     """Report acts per second."""
-    alone, wrapped = 1 / examination.seconds_alone, 1 / examination.env.seconds()
     names = ", ".join(examination.wrapper_names)
-    yield OK, f"{alone:,.0f} acts per second alone, {wrapped:,.0f} within {names}"
+    within = f"{1 / examination.env.seconds():,.0f} acts per second within {names}"
+    alone = examination.seconds_alone
+    yield OK, within if alone is None else f"{1 / alone:,.0f} alone, {within}"
 
 
 def check_vectorization(examination: Examination) -> Iterator[Finding]:

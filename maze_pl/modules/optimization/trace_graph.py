@@ -65,8 +65,11 @@ def simplified(module: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphM
         arguments: Arguments that it was traced with.
     """
     graph = module.graph
+    attributes: dict[Any, fx.Node] = {}
     for node in list(graph.nodes):
         original = _aliased(node)
+        if node.op == "get_attr" and attributes.setdefault(node.target, node) is not node:
+            original = attributes[node.target]
         if original is not None:
             node.replace_all_uses_with(original)
             graph.erase_node(node)
@@ -130,7 +133,9 @@ def _input(node: fx.Node) -> fx.Node:
 
 def _simplify(module: fx.GraphModule, node: fx.Node) -> None:
     """Replace an operation that has no effect, or that a view of its input can stand for."""
-    _absorb_negation(node)
+    if _input_with_same_values(node) is None:
+        _absorb_negation(node)
+        _absorb_negation(node)  # of the term that has become the second one
     target: Any = node.target
     arguments: Any = node.args
     same = _input_with_same_values(node)
@@ -151,15 +156,30 @@ def _absorb_negation(node: fx.Node) -> None:
     arguments: Any = node.args
     if node.target in (_aten.add.Tensor, _aten.sub.Tensor) and not node.kwargs:
         first, second = arguments
-        if _is_negation(second):
+        positive = _without_negation(second)
+        if positive is not None:
             node.target = _aten.sub.Tensor if node.target is _aten.add.Tensor else _aten.add.Tensor
-            node.args = first, second.args[0]
+            node.args = first, positive
         elif node.target is _aten.add.Tensor and _is_negation(first) and isinstance(second, fx.Node):
             node.target, node.args = _aten.sub.Tensor, (second, first.args[0])
     elif node.target is _aten.neg.default and arguments[0].target is _aten.sub.Tensor and not arguments[0].kwargs:
         minuend, subtrahend = arguments[0].args
         if isinstance(minuend, fx.Node) and isinstance(subtrahend, fx.Node):
             node.target, node.args = _aten.sub.Tensor, (subtrahend, minuend)
+
+
+def _without_negation(argument: object) -> fx.Node | None:
+    """Return what a node negates, also behind a view that adds a dimension; None if it negates nothing."""
+    if not isinstance(argument, fx.Node):
+        return None
+    if _is_negation(argument):
+        return _input(argument)
+    if argument.target is _aten.unsqueeze.default and _is_negation(argument.args[0]):
+        with argument.graph.inserting_after(argument):
+            view = argument.graph.call_function(argument.target, (_input(_input(argument)), *argument.args[1:]))
+        view.meta = argument.meta
+        return view
+    return None
 
 
 def _is_negation(argument: object) -> bool:
