@@ -44,4 +44,5 @@ from .wrapper import (
     ObservationWrapper as ObservationWrapper,
     Wrapper as Wrapper,
 )
+from .two_decisions_wrapper import TwoDecisionsWrapper as TwoDecisionsWrapper
 from .wrapper import RewardWrapper as RewardWrapper, wrappers_of as wrappers_of

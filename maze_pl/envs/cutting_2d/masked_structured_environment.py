@@ -47,19 +47,21 @@ class MaskedStructuredCutting2DEnvironment(StructuredCutting2DEnvironment):
     def step_in_parts(self, action: Action) -> StepParts:
         """Choose a piece or cut it; the episode terminates if the next order fits into no piece."""
         observation, reward, terminated, truncated, info = yield from super().step_in_parts(action)
-        if self._piece_idx is None and not observation["inventory_mask"].any():
+        if self.first_decision is None and not observation["inventory_mask"].any():
             self._inventory_events.no_piece_fits(tuple(observation["ordered_piece"].astype(int).tolist()))
             terminated, truncated = True, False
         return observation, reward, terminated, truncated, info
 
-    def _selection_observation(self, flat: Observation) -> Observation:
+    def first_observation(self, flat: Observation) -> Observation:
+        """Show the whole stock, and the pieces that the order fits into."""
         pieces, order = flat["inventory"], flat["ordered_piece"]
         upright, turned = pieces >= order, pieces >= order[::-1]
         mask = (upright[:, 0] & upright[:, 1]) | (turned[:, 0] & turned[:, 1])
         return {**flat, "inventory_mask": mask.astype(np.float32)}
 
-    def _cutting_observation(self, flat: Observation, piece_idx: int) -> Observation:
-        observation = super()._cutting_observation(flat, piece_idx)
+    def second_observation(self, flat: Observation, first: Action) -> Observation:
+        """Show the chosen piece, and the rotations with which the order fits."""
+        observation = super().second_observation(flat, first)
         x, y = observation["selected_piece"].tolist()
         width, height = observation["ordered_piece"].tolist()
         fits_upright = width <= x and height <= y

@@ -1,31 +1,22 @@
 """The structured cutting environment: one actor chooses the piece, a second one the cuts."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.error import ResetNeeded
 
-from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.cutting_2d.demand import Demand
 from maze_pl.envs.cutting_2d.environment import maze_env_factory
 from maze_pl.envs.cutting_2d.objects import Piece
-from maze_pl.envs.structured_env import (
-    Action,
-    Array,
-    Dicts,
-    Observation,
-    ResetResult,
-    StepParts,
-    StructuredEnv,
-)
+from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
+from maze_pl.envs.two_decisions_wrapper import TwoDecisionsWrapper
 from maze_pl.envs.wrapper import Wrapper
 
 _HEADS: dict[StepKey, tuple[str, ...]] = {0: ("piece_idx",), 1: ("cut_rotation", "cut_order")}
 
 
-class StructuredCutting2DEnvironment(Wrapper):
+class StructuredCutting2DEnvironment(TwoDecisionsWrapper):
     """Splits each step of the flat environment into two sub-steps, 0 and 1.
 
     Sub-step 0 observes the whole stock and chooses a piece, with reward 0. Sub-step 1 observes that
@@ -65,80 +56,26 @@ class StructuredCutting2DEnvironment(Wrapper):
         self._action_spaces = {}
         for key, names in _HEADS.items():
             self._action_spaces[key] = spaces.Dict({head: heads[head] for head in names})
-        self._flat_observation: Observation | None = None
-        self._piece_idx: int | None = None  # chosen in sub-step 0, None before
-        self._reward = 0.0
 
-    def step_in_parts(self, action: Action) -> StepParts:
-        """Choose a piece (sub-step 0) or cut it (sub-step 1)."""
-        if self._flat_observation is None:
-            raise ResetNeeded(f"step of {type(self).__name__} was called before reset; start an episode first")
-        if self._piece_idx is None:
-            self.begin_env_step()
-            self._piece_idx = int(action["piece_idx"])
-            return (
-                self._cutting_observation(self._flat_observation, self._piece_idx),
-                0.0,
-                False,
-                False,
-                {},
-            )
-        flat_action = {**action, "piece_idx": self._piece_idx}
-        self._flat_observation, self._reward, terminated, truncated, info = yield flat_action
-        self._piece_idx = None
-        return (
-            self._selection_observation(self._flat_observation),
-            self._reward,
-            terminated,
-            truncated,
-            info,
-        )
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
-        """Start an episode with the choice of a piece."""
-        self._flat_observation, info = self.env.reset(seed=seed, options=options)
-        self._piece_idx = None
-        return self._selection_observation(self._flat_observation), info
-
-    def _selection_observation(self, flat: Observation) -> Observation:
-        """Observation of sub-step 0."""
+    def first_observation(self, flat: Observation) -> Observation:
+        """Show the whole stock."""
         return flat.copy()
 
-    def _cutting_observation(self, flat: Observation, piece_idx: int) -> Observation:
-        """Observation of sub-step 1; an empty slot gives a piece of extent 0."""
+    def second_observation(self, flat: Observation, first: Action) -> Observation:
+        """Show the chosen piece; an empty slot gives a piece of extent 0."""
+        piece_idx = int(first["piece_idx"])
         inventory, order = flat["inventory"], flat["ordered_piece"].copy()
         piece = inventory[piece_idx].copy() if 0 <= piece_idx < len(inventory) else np.zeros_like(order)
         return {"selected_piece": piece, "ordered_piece": order}
 
-    def actor_id(self) -> ActorID:
-        """Agent 0 of sub-step 0 or 1."""
-        return ActorID(0 if self._piece_idx is None else 1, 0)
+    def joined_action(self, first: Action, second: Action) -> Action:
+        """Return the choice of a piece with its cuts."""
+        return {**second, "piece_idx": int(first["piece_idx"])}
 
-    @property
-    def agent_counts_dict(self) -> Mapping[StepKey, int]:
-        """Number of agents of each sub-step: one in both."""
-        return {0: 1, 1: 1}
-
-    def get_actor_rewards(self) -> Array:
-        """Rewards of the two actors: half of the finished step's reward each."""
-        return np.full(2, self._reward / 2)
-
-    def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
-        """Convert a recorded state and action; without the action, only sub-step 0 is converted."""
-        flat = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
-        flat_observations, flat_actions = flat
-        observations: dict[StepKey, Observation] | None = None
-        actions: dict[StepKey, Action] | None = None
-        if flat_observations is not None:
-            observations = {0: self._selection_observation(flat_observations[0])}
-        if flat_actions is not None:
-            action = flat_actions[0]
-            actions = {}
-            for key, names in _HEADS.items():
-                actions[key] = {head: action[head] for head in names}
-            if observations is not None and flat_observations is not None:
-                observations[1] = self._cutting_observation(flat_observations[0], int(action["piece_idx"]))
-        return observations, actions
+    def split_action(self, flat: Action) -> tuple[Action, Action]:
+        """Return the choice of the piece, and the cuts."""
+        piece, cuts = ({head: flat[head] for head in names} for names in _HEADS.values())
+        return piece, cuts
 
 
 def struct_env_factory(max_pieces_in_inventory: int, raw_piece_size: Piece, static_demand: Demand) -> Wrapper:
