@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "maze_pl"
 author = "The maze_pl developers"
-copyright = author  # noqa: A001
+copyright = author
 version = release = maze_pl.__version__
 
 extensions = [
