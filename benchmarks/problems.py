@@ -607,7 +607,8 @@ hailing, a vehicle that is an agent is credited with its own income.
 SEARCH = """## Search at decision time
 
 Agents with a [search](search_at_decision_time.md) before each decision, most likely actions, \
-against the same agents without one. Differences are paired by episode, with 95% bootstrap intervals over episodes; seconds are processor time of one core.
+against the same agents without one. Differences are paired by episode, with 95% bootstrap intervals over episodes; \
+seconds are processor time of one core.
 """
 
 
