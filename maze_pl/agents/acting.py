@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from maze_pl.agents.input_range import unreadable
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.exact_numbers import first_changed
@@ -106,14 +107,16 @@ class ActsOnObservations(ABC):
 
         Raises:
             ValueError: There are several sub-steps and none was named, an observation is missing,
-                has the wrong shape or a number that the type of its space cannot hold, a mask allows
-                no option of a choice, the policy state is missing or belongs to a batch of another
+                has the wrong shape or a number that the type of its space or of the networks cannot
+                hold, a mask allows no option of a choice, the policy state is missing or belongs to a batch of another
                 size, or the policy has no probabilities.
         """
         policy = self.acting_policy()
         key = _step_key(policy.spec, step_key)
         step = policy.spec.steps[key]
         arrays, is_batch = _arrays(observation, step.observation_space, key)
+        if fault := unreadable(policy, key, arrays):
+            raise ValueError(fault)
         if forbidden := forbidden_choice(step, arrays, is_batch):
             raise ValueError(forbidden)
         size = len(next(iter(arrays.values())))

@@ -37,6 +37,11 @@ class NetworkInput:
         """Device of the network."""
         return self._reference.device
 
+    @property
+    def largest(self) -> float:
+        """Largest finite number of the network's type."""
+        return torch.finfo(self._reference.dtype).max
+
     def __call__(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move observations [..., *shape] to the network's device, and floats to its type."""
         dtype = self._reference.dtype

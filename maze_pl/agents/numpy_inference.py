@@ -190,10 +190,17 @@ class _Recorder(TorchFunctionMode):
             sources = first if isinstance(first, list | tuple) else (first,)
             operation = _FUNCTIONS[func](*options, **(kwargs or {}))
             places = [self.places[id(source)] for source in sources]
+            if result is first and func in _ACTIVATIONS and self._has_views(result):
+                raise ValueError("an activation in place also changes other views of its input")
             self.steps.append((operation, itemgetter(*places)))
             self.places[id(result)] = len(self._values)
             self._values.append(result)
         return result
+
+    def _has_views(self, tensor: Tensor) -> bool:
+        """True if the memory of a tensor is also that of another recorded value."""
+        memory = tensor.untyped_storage().data_ptr()
+        return any(value is not tensor and value.untyped_storage().data_ptr() == memory for value in self._values)
 
 
 # ------------------------------------------------------------------------------------------------------ operations
@@ -239,6 +246,8 @@ def _dropout(p: float, training: bool, inplace: bool = False) -> Operation:
     return lambda x: x
 
 
+_ACTIVATIONS = (functional.silu, functional.elu, functional.leaky_relu, functional.relu)
+"""Functions that change their input if they are asked to."""
 _DTYPE: Any = Tensor.dtype
 _DEVICE: Any = Tensor.device
 _NDIM: Any = Tensor.ndim

@@ -366,21 +366,21 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         """Write this policy's log-probabilities of a rollout's actions into it; 0 without action.
 
         Called right after the rollout is collected, because the weights may have changed when it is
-        learned from.
+        learned from. As when acting, nothing is cast to the types of mixed precision.
         """
         for step_key, segment in rollout.segments.items():
             active = segment.active.flatten()  # [T * B]
-            acts: Any = slice(None)
-            if not (rollout.flat or rollout.dense):
-                acts = active.nonzero().squeeze(1)
+            acts: Any = slice(None) if rollout.flat or rollout.dense else active.nonzero().squeeze(1)
             log_prob = torch.zeros(active.shape, device=active.device)
             segment.log_prob = log_prob.view_as(segment.active)
             if len(log_prob[acts]):
                 inputs = segment.observation | segment.policy_state
                 observation = {name: tensor.flatten(0, 1)[acts].to(self.device) for name, tensor in inputs.items()}
                 action = {name: tensor.flatten(0, 1)[acts].to(self.device) for name, tensor in segment.action.items()}
-                joint = self.distribution(step_key, observation, segment.agent_id.flatten()[acts])
-                log_prob[acts] = joint.log_prob(action).to(log_prob)
+                agent_id = segment.agent_id.flatten()[acts]
+                with torch.autocast(self.device.type, enabled=False):
+                    joint = self.distribution(step_key, observation, agent_id)
+                    log_prob[acts] = joint.log_prob(action).to(log_prob)
 
     def parts_of(self, step_key: StepKey) -> PolicyStepParts:
         """Return the networks, distributions and other parts of a sub-step."""

@@ -141,6 +141,8 @@ def _compare_actions(
 ) -> bool:
     """Compare numbers up to the tolerance, and integers exactly; entries in near ties may differ.
 
+    In a type that is coarser than the tolerance, such as float16, numbers may be rounded to neighbours.
+
     Args:
         parity: Result so far.
         found: [*shape] action of the bundle.
@@ -160,7 +162,11 @@ def _compare_actions(
             raise ExportError(f"the bundle does not decide as the policy does: {fault}")
         return bool(differs.any())
     magnitude = magnitude_of(space["low"], space["high"])
-    differs = np.abs(found - expected) > TOLERANCE * np.maximum(magnitude, np.abs(expected))
-    excused = differs & ties
-    _compare(parity, np.where(excused, expected, found), expected, what, magnitude)
+    step = np.spacing(np.maximum(np.abs(found), np.abs(expected))).astype(np.float64)
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    difference = np.abs(found - expected)
+    differs = difference > TOLERANCE * np.maximum(magnitude, np.abs(expected))
+    is_rounded = differs & (difference <= step)
+    excused = differs & ~is_rounded & ties
+    _compare(parity, np.where(excused | is_rounded, expected, found), expected, what, magnitude)
     return bool(excused.any())

@@ -30,22 +30,22 @@ class EpisodeViews(callbacks.Callback):
 
     def __init__(self, run_dir: str, trust: bool = True) -> None:
         self.run_dir = run_dir
+        self._folder = Path(run_dir).absolute()
         self._trust = trust
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Play, and write the view."""
         if not trainer.is_global_zero or not isinstance(pl_module, AlgorithmModule):
             return
-        target = Path(self.run_dir, FILE_NAME)
         try:
-            episodes, pairs = played_by_run(self.run_dir, PlayOptions(trust=self._trust))
+            episodes, pairs = played_by_run(self._folder, PlayOptions(trust=self._trust))
             document = episode_document(episodes, pairs)
             page = html_page(document)
-            write_file(target, page.encode("utf-8", "replace"))
+            write_file(self._folder / FILE_NAME, page.encode("utf-8", "replace"))
             strip = picture_strip(document)
             for dashboard in dashboards(trainer):
                 dashboard.log_page("view", page, strip, pl_module.env_steps)
         except Exception as error:  # the run has succeeded, whatever a user's environment or renderer does now
             say(trainer, f"no view of an episode: {type(error).__name__}: {error}")
             return
-        say(trainer, f"view of an episode: {target}")
+        say(trainer, f"view of an episode: {Path(self.run_dir, FILE_NAME)}")

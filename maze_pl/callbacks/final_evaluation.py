@@ -46,6 +46,7 @@ class FinalEvaluation(callbacks.Callback):
 
     def __init__(self, run_dir: str | None = None) -> None:
         self.run_dir = run_dir
+        self._folder = None if run_dir is None else Path(run_dir).absolute()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Refuse an order of callbacks in which the last policy is not the saved average.
@@ -104,15 +105,15 @@ class FinalEvaluation(callbacks.Callback):
                 tables[which] = [_values(one) for one in episodes]
                 for quantity, value in episode_means(episodes).items():
                     means[f"final_{name}/{which}/{quantity}"] = float(value)
-        if self.run_dir is not None:
-            write_file(Path(self.run_dir, FINAL_FILE), f"{json.dumps(content, indent=1)}\n".encode())
+        if self._folder is not None:
+            write_file(self._folder / FINAL_FILE, f"{json.dumps(content, indent=1)}\n".encode())
         for dashboard in dashboards(trainer):
             dashboard.conclude(means, env_steps["last"])
 
 
 def _episodes(evaluation: Evaluation) -> _Episodes:
-    """Return the summaries of the episodes of all ranks."""
-    return list(chain(*gather_objects(evaluation.summaries)))
+    """Return the summaries of the episodes of all ranks, in the order of their indices."""
+    return sorted(chain(*gather_objects(evaluation.summaries)), key=lambda one: one.episode_index)
 
 
 def _values(episode: EpisodeSummary) -> dict[str, float]:

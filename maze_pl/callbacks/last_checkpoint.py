@@ -136,14 +136,14 @@ def best_checkpoint(trainer: pl.Trainer) -> callbacks.ModelCheckpoint | None:
 
 
 def checkpoint_folder(trainer: pl.Trainer, stage: str, dirpath: str | Path | None) -> str:
-    """Return the folder of a callback's checkpoints; it is made before training to fail early.
+    """Return the absolute path of a callback's checkpoints; the folder is made before training to fail early.
 
     Raises:
         ValueError: Checkpoints would be written later than they are renamed.
     """
     if isinstance(trainer.strategy.checkpoint_io, AsyncCheckpointIO):
         raise ValueError(ASYNCHRONOUS)
-    folder = Path(dirpath or Path(trainer.default_root_dir, "checkpoints"))
+    folder = Path(dirpath or Path(trainer.default_root_dir, "checkpoints")).absolute()
     if stage == "fit" and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
         folder.mkdir(parents=True, exist_ok=True)
     return trainer.strategy.broadcast(str(folder))

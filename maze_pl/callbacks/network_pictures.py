@@ -26,7 +26,7 @@ class NetworkPictures(Callback):
     """
 
     def __init__(self, run_dir: str) -> None:
-        self._folder: Path | None = Path(run_dir, "networks")
+        self._folder: Path | None = Path(run_dir, "networks").absolute()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Draw at the end of the first epoch: importing matplotlib would delay the first step."""

@@ -52,6 +52,7 @@ class RunRecord(Callback):
         provenance: Provenance | None = None,
     ) -> None:
         self.run_dir = run_dir
+        self._folder = Path(run_dir).absolute()
         self.config = config
         self.command = shlex.join(command)
         self.summary = summary
@@ -64,7 +65,7 @@ class RunRecord(Callback):
         """Write the files, and print the command and the summary."""
         if stage != "fit" or not trainer.is_global_zero:
             return
-        folder = Path(self.run_dir)
+        folder = self._folder
         stream: Any = sys.stdout
         if not (folder / RUN_CONFIG).exists():
             self._keep_configuration(trainer)
@@ -76,7 +77,7 @@ class RunRecord(Callback):
             file.write(self.command + "\n")
         append_provenance(folder, self._described(trainer))
         summary = f"{self.summary}\n" if self.summary else ""
-        files = f"run directory: {self.run_dir}\n{summary}all options: {folder / RUN_CONFIG}\n"
+        files = f"run directory: {self.run_dir}\n{summary}all options: {Path(self.run_dir, RUN_CONFIG)}\n"
         say(trainer, f"command: {self.command}\n{files}")
         log.write(f"\n{self.config}\n")
 
@@ -110,10 +111,10 @@ class RunRecord(Callback):
     def _keep_configuration(self, trainer: pl.Trainer) -> None:
         """Write the configuration of this run, once."""
         if trainer.is_global_zero and not self._is_kept:
-            write_file(Path(self.run_dir, RUN_CONFIG), self.config.encode())
+            write_file(self._folder / RUN_CONFIG, self.config.encode())
             if folders := source_folders(self._parsed):
                 text = "".join(f"{path}\n" for path in folders)
-                write_file(Path(self.run_dir, SOURCE_FOLDERS), text.encode())
+                write_file(self._folder / SOURCE_FOLDERS, text.encode())
             self._is_kept = True
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

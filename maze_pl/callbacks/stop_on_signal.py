@@ -46,7 +46,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
 
     A rollout or an evaluation that takes longer than `StopSignals.patience` after the signal is
     abandoned, on all ranks. The previous checkpoint is then the last one, and a message says that later progress
-    is lost.
+    is lost. The same happens if environments fail after the signal, as their own processes may have received it, too.
 
     `maze-pl fit` always has this callback. A script with its own Trainer adds it after all
     callbacks that save: `Trainer(callbacks=[LastCheckpoint(), StopOnSignal(signals)])`, inside of
@@ -93,8 +93,9 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
                 consequence = f"progress since the last checkpoint is lost{self._hint}"
         name = signal.Signals(self._signals.received).name
         place = f" (at {self._signals.place})" if self._signals.place else ""
-        duration = f"more than {self._signals.patience:.0f} s longer{place}"
-        where = f"a rollout or an evaluation that took {duration}"
+        where = f"a rollout or an evaluation that took more than {self._signals.patience:.0f} s longer{place}"
+        if self._signals.failure:
+            where = f"a rollout or an evaluation that has failed since ({self._signals.failure})"
         sys.stderr.write(f"maze-pl: stopped by {name} in {where}: {consequence}\n")
 
     def _let_interrupt(self, is_collecting: bool) -> None:

@@ -16,7 +16,7 @@ def require_writable(file: Path) -> None:
 
     Raises:
         ConfigurationError: Its folder cannot be made, or files cannot be made in it, or it is a
-            device, a pipe or a folder.
+            device, a pipe or a folder, or its name is too long.
     """
     try:
         require_replaceable(file)

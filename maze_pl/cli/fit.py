@@ -21,14 +21,23 @@ from torch.multiprocessing.spawn import ProcessExitedException
 from maze_pl import callbacks
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.callbacks.monitors import check_monitors
-from maze_pl.cli.fit_options import DEFAULT_CALLBACKS, DESCRIPTIONS, TRAINER_DEFAULTS, UNSAVED_OPTIONS, add_run_options
+from maze_pl.cli.fit_options import (
+    DEFAULT_CALLBACKS,
+    DESCRIPTIONS,
+    TRAINER_DEFAULTS,
+    UNSAVED_OPTIONS,
+    add_run_options,
+    default_checkpoint,
+    monitor_loss_without_episodes,
+    refuse_unsuitable_options,
+)
 from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.cli.run_parser import RunParser
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
 from maze_pl.config.given_objects import put_objects
-from maze_pl.config.lightning_features import refuse_unsuitable
+from maze_pl.config.lightning_features import as_list, refuse_unsuitable
 from maze_pl.config.messages import explain, tell_writer
 from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
 from maze_pl.config.plain_values import with_plain_values
@@ -36,14 +45,15 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.summary import summarize
 from maze_pl.config.trust import foreign_names
 from maze_pl.core.provenance import Provenance, share_provenance
+from maze_pl.core.unsuitable_features import refuse_timed_evaluations
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.drawing import table
 from maze_pl.perception.network_graph import actor_critic_graphs
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, require_intact
+from maze_pl.runs.checkpoint import checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible
 from maze_pl.runs.provenance import collect_provenance
-from maze_pl.runs.run_directory import claimed, is_first_rank, last_checkpoint, run_directory
+from maze_pl.runs.run_directory import claimed, is_first_rank, run_directory
 from maze_pl.runs.warm_start import warm_start
 from maze_pl.system.git_state import GitProbe
 from maze_pl.system.lost_process import LostProcessError
@@ -191,45 +201,45 @@ class MazeCLI(LightningCLI):
         for name in UNSAVED_OPTIONS:
             requested[name] = None
         self.config_text = self._text_of(requested)
-        if options.seeds is not None:
-            remedy = "give it on the command line of `maze-pl fit`"
-            raise ConfigurationError(f"seeds={options.seeds} cannot be set in a configuration: {remedy}")
-        trainer = options.trainer
-        if trainer is None:
-            remedy = "omit it, or give options of the trainer"
-            raise ConfigurationError(f"trainer: null is not allowed: {remedy}")
-        for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning would fail later
-            if isinstance(trainer[name], int | float) and trainer[name] <= 0:
-                raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
-        if trainer.max_epochs == 0:  # no limit
-            trainer.max_epochs = -1
-        data: Any = options.data.get("init_args") or {}
-        is_played = data.get("env") is not None and data.get("evaluators") != {}
-        if "dataset" in data and not is_played:
-            # Not in the saved text, as a run that starts from this one may play episodes.
-            for callback in (options.best_checkpoint, options.early_stopping):
-                if callback.monitor == "eval/return":
-                    callback.monitor = "eval/loss"
-                    callback.mode = "min"
-        if self.subcommand != "fit" and options.run is not None and options.ckpt_path is None:
-            options.ckpt_path = str(best_or_last(options.run))
-        if self.subcommand != "fit" or options.print_model:
-            return
-        if options.resume is not None and options.ckpt_path is None:
-            options.ckpt_path = last_checkpoint(options.resume, options.last_checkpoint.dirpath)
+        refuse_unsuitable_options(options)
+        if options.trainer.max_epochs == 0:  # no limit
+            options.trainer.max_epochs = -1
+        monitor_loss_without_episodes(options)  # not saved: a warm start may play episodes
+        if options.ckpt_path is None:
+            options.ckpt_path = default_checkpoint(options, is_training=self.subcommand == "fit")
+        if self.subcommand == "fit" and not options.print_model:
+            self._choose_run_directory(requested)
+            self._collect_provenance()
+
+    def _choose_run_directory(self, requested: Namespace) -> None:
+        """Determine the run directory, and the folders of the loggers in it.
+
+        Args:
+            requested: The configuration to be saved.
+        """
+        options = self._options
         self.run_dir = run_directory(options.resume, options.run_dir, options.experiment, self._undo)
-        source = options.resume or (None if names_configuration(self._command) else options.warm_start)
+        source = options.resume or None
+        if source is None and not names_configuration(self._command):
+            source = options.warm_start
         if source is not None:
             move_log_folders((options, requested), source, self.run_dir)
             self.config_text = self._text_of(requested)
         separate_log_folders(options, self.run_dir)
-        if trainer.default_root_dir is None:
-            trainer.default_root_dir = self.run_dir
+        if options.trainer.default_root_dir is None:
+            options.trainer.default_root_dir = str(Path(self.run_dir).absolute())
+
+    def _collect_provenance(self) -> None:
+        """Describe the run, for its files; only on the first rank, which writes them."""
         if is_first_rank():
             self._summary = str(summarize(self._command[1:]))
-            seed = options.seed_everything
-            record = (self._command, seed, self.config_text, self._summary)
-            self._provenance = collect_provenance(*record, self._probe)
+            self._provenance = collect_provenance(
+                command=self._command,
+                seed=self._options.seed_everything,
+                configuration=self.config_text,
+                summary=self._summary,
+                probe=self._probe,
+            )
             share_provenance(self._provenance)
 
     def _text_of(self, configuration: Namespace) -> str:
@@ -260,7 +270,7 @@ class MazeCLI(LightningCLI):
         """Make the trainer, with default callbacks and loggers where the configuration has none."""
         config: dict[str, Any] = {**vars(self._get(self.config_init, "trainer")), **kwargs}
         refuse_unsuitable(config)
-        configured = _as_list(config["callbacks"])
+        configured = as_list(config["callbacks"])
         if config["enable_progress_bar"] is None:
             has_bar = any(isinstance(callback, ProgressBar) for callback in configured)
             config["enable_progress_bar"] = has_bar or sys.stdout.isatty()
@@ -276,11 +286,11 @@ class MazeCLI(LightningCLI):
         if config["logger"] is not False:
             config["logger"] = run_loggers(config["logger"], self.run_dir, has_wandb=self._options.wandb)
         trainer = pl.Trainer(**config)
+        refuse_timed_evaluations(trainer)
         strategy: Any = trainer.strategy
         if isinstance(strategy.launcher, _SubprocessScriptLauncher):
-            cluster = strategy.cluster_environment
             processes = (strategy.num_processes, strategy.num_nodes)
-            strategy._launcher = WatchedLauncher(self._signals, cluster, *processes)
+            strategy._launcher = WatchedLauncher(self._signals, strategy.cluster_environment, *processes)
         if config["strategy"] == "auto" and isinstance(trainer.strategy, DDPStrategy):
             trainer.strategy._ddp_kwargs["find_unused_parameters"] = True
         return trainer
@@ -376,13 +386,6 @@ class MazeCLI(LightningCLI):
                 if callback.missed and self.trainer.is_global_zero:
                     best = f"{callback.monitor} reached {callback.best:.1f}"
                     sys.stderr.write(f"maze-pl: {best}, not {callback.threshold}\n")
-
-
-def _as_list(configured: Any) -> list[Any]:
-    """Return a list of callbacks, from None, one or several."""
-    if configured is None:
-        return []
-    return list(configured) if isinstance(configured, list | tuple) else [configured]
 
 
 def _is_replaced(added: Callback, configured: Sequence[Callback]) -> bool:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from jsonargparse import Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
 from maze_pl import callbacks
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.runs.checkpoint import best_or_last
+from maze_pl.runs.run_directory import last_checkpoint
 
 DEFAULT_CALLBACKS = {
     "best_checkpoint": callbacks.BestCheckpoint,
@@ -67,3 +71,48 @@ def add_run_options(parser: LightningArgumentParser) -> None:
     parser.add_argument("--view", **flag, help=_VIEW_HELP)
     for name, callback in DEFAULT_CALLBACKS.items():
         parser.add_class_arguments(callback, name)
+
+
+def refuse_unsuitable_options(options: Namespace) -> None:
+    """Refuse options with which the run would fail later.
+
+    Raises:
+        ConfigurationError: `seeds` is in a configuration, `trainer` is null, or an interval between
+            evaluations is not positive.
+    """
+    if options.seeds is not None:
+        remedy = "give it on the command line of `maze-pl fit`"
+        raise ConfigurationError(f"seeds={options.seeds} cannot be set in a configuration: {remedy}")
+    trainer = options.trainer
+    if trainer is None:
+        remedy = "omit it, or give options of the trainer"
+        raise ConfigurationError(f"trainer: null is not allowed: {remedy}")
+    for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning would fail later
+        if isinstance(trainer[name], int | float) and trainer[name] <= 0:
+            raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
+
+
+def monitor_loss_without_episodes(options: Namespace) -> None:
+    """Let callbacks monitor the loss if the run learns from a data set and plays no episodes."""
+    data: Any = options.data.get("init_args") or {}
+    is_played = data.get("env") is not None and data.get("evaluators") != {}
+    if "dataset" not in data or is_played:
+        return
+    for callback in (options.best_checkpoint, options.early_stopping):
+        if callback.monitor == "eval/return":
+            callback.monitor = "eval/loss"
+            callback.mode = "min"
+
+
+def default_checkpoint(options: Namespace, *, is_training: bool) -> str | None:
+    """Return the checkpoint of the run that is evaluated or resumed; None if there is none.
+
+    Args:
+        options: Options of the command.
+        is_training: Whether the command trains.
+    """
+    if not is_training:
+        return None if options.run is None else str(best_or_last(options.run))
+    if options.resume is None or options.print_model:
+        return None
+    return last_checkpoint(options.resume, options.last_checkpoint.dirpath)

@@ -149,6 +149,8 @@ def play(
                 where = f"an episode that took more than {signals.patience:.0f} s longer{place}"
                 sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
             output.save()
+            if signals.received and isinstance(error, Exception):
+                raise signals.abandon(error) from error
             raise
         signals.may_interrupt = False
         output.close()
@@ -203,7 +205,8 @@ class _Output:
     """
 
     def __init__(self, folder: Path, texts: Mapping[str, str], recorded: Sequence[str], file_name: str | None) -> None:
-        self._folder = folder
+        self._folder = folder.absolute()  # environments may change the current folder
+        self._shown_folder = folder
         self._texts = texts
         self._epoch = EpochStatistics()
         self._events = EventLogFiles()
@@ -240,7 +243,7 @@ class _Output:
         with suppress(OSError):
             self._write_tables()
             complete = f"{len(self.played)} complete episodes"
-            sys.stderr.write(f"maze-pl: {complete} are in {self._folder}\n")
+            sys.stderr.write(f"maze-pl: {complete} are in {self._shown_folder}\n")
 
     def report(self, seconds: float) -> None:
         """Write the tables of episodes and statistics, and print the statistics."""
@@ -250,7 +253,7 @@ class _Output:
         statistics = self._write_tables()
         title = f"rollouts | {len(self.played)} episodes | {steps:,} env steps | {seconds:.1f} s"
         table = render_table(title, 1, {"rollout": statistics})
-        sys.stdout.write(f"{table}\n\nfiles: {self._folder}\n")
+        sys.stdout.write(f"{table}\n\nfiles: {self._shown_folder}\n")
 
     def _write_tables(self) -> Mapping[str, Any]:
         """Write the tables of episodes and statistics, and return the statistics."""

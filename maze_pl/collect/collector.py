@@ -29,7 +29,7 @@ class Collector:
 
     Args:
         vector: The environments; reset by the first collection.
-        n_rollout_steps: Environment steps per environment in a rollout.
+        n_rollout_steps: Environment steps per environment in a rollout, without those that a wrapper skips.
         generator: Source of the policy's randomness.
         n_same_starts: Number of consecutive environments that play each start. With several, each
             rollout begins with new episodes; those that are running are dropped.

@@ -1,5 +1,6 @@
 """The player of data modules with environments; it holds them in the process that runs it."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,7 @@ class RolloutWorker:
     collector: Collector | TensorCollector | None = None
     wrapper_statistics: dict[str, Any] = field(default_factory=dict)
     vectors: dict[str, VectorEnv] = field(default_factory=dict)
+    other_policy: Any = None  # the copy that `collect_with_copy` acts with
 
     def _prepared(self, wrapper_statistics: dict[str, Any]) -> Collector | TensorCollector:
         """Return the collector with the given wrapper statistics; make it first if needed."""
@@ -92,6 +94,25 @@ class RolloutWorker:
             if with_log_prob:
                 acting.note_log_probs(rollout)
         return rollout, collector.vector.shared_states() if wrapper_statistics else []
+
+    def collect_with_copy(
+        self, wrapper_statistics: dict[str, Any], policy: Any
+    ) -> tuple[Rollout, list[dict[str, Any]]]:
+        """Collect a rollout of the shard with a copy of another policy than the one in training.
+
+        The copy is made on the first call and acts in all of them. What the policy keeps, such as
+        random numbers, then changes in the same way on all engines.
+
+        Args:
+            wrapper_statistics: Wrapper statistics.
+            policy: The policy, as it is before its first act; the same in each call.
+
+        Returns:
+            As for `collect`.
+        """
+        if self.other_policy is None:
+            self.other_policy = copy.deepcopy(policy)
+        return self.collect(wrapper_statistics, self.other_policy)
 
     def state_dict(self) -> dict[str, Any] | None:
         """State of the shard, as tensors and primitives; None before the first collection."""

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
 from maze_pl.collect.actor_slots import ActorSlots
+from maze_pl.collect.graph_checks import Numbers, addresses_of, differing_number, differing_tensor, numbers_of_policy
 from maze_pl.collect.host_policy import HasDistributions, HostPolicy
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_checks import TensorChecks
@@ -68,7 +69,8 @@ class TensorCollector:
     """Collects rollouts of a `TensorEnv`; the host neither waits for the device nor copies anything.
 
     On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
-    operations before. It is recorded again if parameters of the policy have moved.
+    operations before. It is recorded again if parameters of the policy have moved, or attributes of
+    its modules that are numbers or texts have changed.
 
     Args:
         vector: The environments.
@@ -95,6 +97,7 @@ class TensorCollector:
         self._records = uses_graphs(vector.device) if records is None else records
         self._graph: DeviceGraph | None = None
         self._recorded_for: list[int] = []
+        self._recorded_numbers: Numbers = {}
         self.env.device = vector.device
         self.env.note_given_arrays()
         self.env.allocate(vector.n_envs)
@@ -204,12 +207,12 @@ class TensorCollector:
         if isinstance(policy, HostPolicy):
             policy = policy.with_random_actions()
         self._checks.check_attributes()
-        flags = self._storage.flags_of_unheld()
-        before = self._snapshot({**self._running(), "row": self._row, **flags})
+        changed = {**self._running(), "row": self._row, **self._storage.flags_of_unheld()}
+        before = self._snapshot(changed)
         self._step(policy, self._checks)
         self._checks.check_attributes(n_steps=1)
         self._checks.check_helpers()
-        self._restore(before)
+        self._restore(changed, before)
         self._is_checked = True
 
     def _played(self, key: StepKey, action: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -283,30 +286,35 @@ class TensorCollector:
 
     def _prepare_graph(self, policy: HasDistributions) -> bool:
         """Record the graph of an environment step, unless that was done; True if it took the first step."""
-        addresses = [id(policy)]
-        if isinstance(policy, nn.Module):
-            addresses += [tensor.data_ptr() for tensor in (*policy.parameters(), *policy.buffers())]
-        if addresses == self._recorded_for:
+        addresses = addresses_of(policy)
+        has_failed = self._graph is None
+        if addresses == self._recorded_for and (has_failed or numbers_of_policy(policy) == self._recorded_numbers):
             return False
         self._recorded_for = addresses
-        before = self._snapshot(self._everything())
+        self._graph = None  # so that its memory is free for the next one
+        written = self._written_by_first_step()
+        before = self._snapshot(written)
         try:
             step = partial(self._step, policy)
             self._graph = DeviceGraph(step, self._device, self.generator, self._row.zero_)
         except RuntimeError as error:  # of CUDA, for operations that a graph cannot have
             self.env.fired.drain()  # those of the act that failed
             self.generator = torch.Generator(self._device)  # as a failed graph makes its generator unusable
-            self._restore(before)
+            self._restore(written, before)
             self._do_without_graph(f"recording it failed: {str(error).splitlines()[0]}")
             return False
         self._checks.check_attributes()
-        self._restore(before)
+        self._restore(written, before)
         self._graph.replay()
-        by_graph = self._snapshot(self._everything())
-        self._restore(before)
+        by_graph, _ = self._snapshot(written)
+        self._restore(written, before)
+        self._recorded_numbers = numbers_of_policy(policy)
         self._step(policy)
-        differing = _differing(by_graph[0], self._everything())
-        if differing:
+        changed = differing_number(self._recorded_numbers, numbers_of_policy(policy))
+        differing = differing_tensor(by_graph, written)
+        if changed:
+            self._do_without_graph(f"the policy changes its number {changed!r} when it acts")
+        elif differing:
             self._do_without_graph(f"{differing} differs from the same operations before it was recorded")
         return True
 
@@ -314,20 +322,20 @@ class TensorCollector:
         _LOGGER.warning(f"rollouts are collected without a graph of the device, which is slower: {reason}")
         self._graph = None
 
-    def _everything(self) -> dict[str, Tensor]:
-        """Return all tensors that a step changes, by name."""
-        return {**self._running(), "row": self._row, **self._storage.tensors()}
+    def _written_by_first_step(self) -> dict[str, Tensor]:
+        """Return what the first step of a rollout changes, by name: tensors, or views of rows."""
+        return {**self._running(), "row": self._row, **self._storage.written_in(0)}
 
     def _snapshot(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-        """Copy some of the tensors that a step changes, and the state of the generator."""
+        """Copy tensors that a step changes, and the state of the generator."""
         return {name: tensor.clone() for name, tensor in tensors.items()}, self.generator.get_state()
 
-    def _restore(self, snapshot: tuple[dict[str, Tensor], Tensor]) -> None:
+    def _restore(self, tensors: Mapping[str, Tensor], snapshot: tuple[dict[str, Tensor], Tensor]) -> None:
         """Restore the result of `_snapshot`."""
-        everything = self._everything()
-        for name, value in snapshot[0].items():
-            everything[name].copy_(value)
-        self.generator.set_state(snapshot[1])
+        copies, state = snapshot
+        for name, tensor in tensors.items():
+            tensor.copy_(copies[name])
+        self.generator.set_state(state)
 
     # ------------------------------------------------------------------------------------ checkpoints
 
@@ -390,11 +398,3 @@ class TensorCollector:
         names = self.env.tensors().keys() - self.env.options()
         tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items() if name in names}
         return tensors | {"episode": self._episode, "begins": self._begins, "reward": self._reward}
-
-
-def _differing(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the first tensor that differs by more than rounding, None if there is none."""
-    for name, tensor in first.items():
-        if not torch.allclose(tensor.double(), second[name].double(), rtol=1e-4, atol=1e-5, equal_nan=True):
-            return name
-    return None

@@ -182,9 +182,14 @@ class TensorStorage:
         """Store the observations [N, ...] that follow a row, if episodes may be truncated."""
         if self._may_truncate:
             self._note_unheld(self._spec.step_keys[0], observation)
-            finals = self._finals[self._spec.step_keys[0]].observation
-            rows = {name: tensor.view(*self._shape, *tensor.shape[1:]) for name, tensor in finals.items()}
-            _store_tree(rows, row, observation)
+            _store_tree(self._following(), row, observation)
+
+    def _following(self) -> dict[str, Tensor]:
+        """Return views [T, N, ...] of the observations after each row; none without time limits."""
+        if not self._may_truncate:
+            return {}
+        finals = self._finals[self._spec.step_keys[0]].observation
+        return {name: tensor.view(*self._shape, *tensor.shape[1:]) for name, tensor in finals.items()}
 
     def store_last(self, observation: Mapping[str, Tensor]) -> None:
         """Store the observations [N, ...] that follow the rollout, if those of no other row are kept."""
@@ -197,19 +202,24 @@ class TensorStorage:
         """Return [N] bool, whether observed integers do not fit the type of their space, by name."""
         return {f"unheld {name}": flags for name, flags in self._unheld.items()}
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors that are written, by name."""
-        tensors = {"terminated": self._terminated, "truncated": self._truncated}
-        tensors |= {f"ends of {key}": tensor for key, tensor in self._early_ends.items()}
-        tensors |= self.flags_of_unheld()
-        tensors |= {f"number {name}": tensor for name, tensor in self._numbers.items()}
+    def written_in(self, row: int) -> dict[str, Tensor]:
+        """Return what a step in a row writes, by name: flags [N], and views [N, ...] of the row.
+
+        Starts of episodes are those before the next row.
+        """
+        columns = {"terminated": self._terminated, "truncated": self._truncated}
+        columns |= {f"ends of {key}": tensor for key, tensor in self._early_ends.items()}
+        columns |= {f"number {name}": tensor for name, tensor in self._numbers.items()}
         for key, segment in self.segments.items():
-            tensors |= {f"observation {key} {name}": tensor for name, tensor in segment.observation.items()}
-            tensors |= {f"action {key} {name}": tensor for name, tensor in segment.action.items()}
-            tensors |= {f"reward {key}": segment.reward, f"is_first {key}": segment.is_first}
-        for events in (self._starts, *self._acts.values()):
-            tensors |= events.tensors()
-        return tensors
+            columns |= {f"observation {key} {name}": tensor for name, tensor in segment.observation.items()}
+            columns |= {f"action {key} {name}": tensor for name, tensor in segment.action.items()}
+            columns |= {f"reward {key}": segment.reward, f"is_first {key}": segment.is_first}
+        columns |= {f"following observation {name}": tensor for name, tensor in self._following().items()}
+        for events in self._acts.values():
+            columns |= events.tensors()
+        written = {name: tensor[row] for name, tensor in columns.items()}
+        written |= {name: tensor[row + 1] for name, tensor in self._starts.tensors().items()}
+        return written | self.flags_of_unheld()
 
     # ---------------------------------------------------------------------------------------- reading
 

@@ -16,7 +16,7 @@ from maze_pl.comparison.tables import csv_text
 from maze_pl.comparison.views import write_views
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.events.display import require_matplotlib
-from maze_pl.system.atomic_files import PART_SUFFIX, write_file
+from maze_pl.system.atomic_files import PART_SUFFIX, part_path, require_short_names, write_file
 
 RESULTS_FILE: Final = "comparison.json"
 PAGE_FILE: Final = "comparison.html"
@@ -30,8 +30,12 @@ def require_new_folder(folder: Path) -> None:
         ImportError: matplotlib, which draws the picture, is not installed.
     """
     require_matplotlib("a comparison with files")
-    _require_empty(folder)
     target = _target_of(folder)
+    try:
+        require_short_names(target)
+        _require_empty(folder)
+    except OSError as error:
+        raise ConfigurationError(f"the folder {folder} cannot be made: {error.strerror}") from error
     if target.is_symlink():
         fault = "it is a symbolic link that leads to itself"
         raise ConfigurationError(f"the folder {folder} cannot be made: {fault}")
@@ -78,8 +82,7 @@ def _complete_folder(folder: Path) -> Iterator[Path]:
     target = _target_of(folder)
     is_present = target.is_dir()
     target.parent.mkdir(parents=True, exist_ok=True)
-    parent = target if is_present else target.parent
-    part = parent / f".{target.name}.{os.getpid()}{PART_SUFFIX}"
+    part = part_path(target / target.name if is_present else target)
     try:
         part.mkdir()
         yield part

@@ -6,7 +6,7 @@ each.
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
@@ -45,18 +45,18 @@ def refuse_unsuitable(options: Mapping[str, Any]) -> None:
         if value is not None and value != harmless:
             raise ConfigurationError(f"trainer.{name}={value} is not supported: {remedy}")
     try:
-        refuse_callbacks(_as_list(options.get("callbacks")))
+        refuse_callbacks(as_list(options.get("callbacks")))
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-    for plugin in _as_list(options.get("plugins")):
+    for plugin in as_list(options.get("plugins")):
         if isinstance(plugin, AsyncCheckpointIO):
             raise ConfigurationError(ASYNCHRONOUS)
     if options.get("limit_train_batches") == 0 and getattr(rank_zero_only, "rank", 0) == 0:
         sys.stderr.write("maze-pl: trainer.limit_train_batches=0: nothing is trained\n")
 
 
-def _as_list(configured: Any) -> Iterable[Any]:
+def as_list(configured: Any) -> list[Any]:
     """Return a list of callbacks or plugins, from None, one or several; names are left out."""
     if configured is None or isinstance(configured, str):
         return []
-    return configured if isinstance(configured, list | tuple) else [configured]
+    return list(configured) if isinstance(configured, list | tuple) else [configured]

@@ -7,18 +7,20 @@ user code was running.
 
 import errno
 import importlib
+import inspect
 import linecache
 import re
 import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
 from typing import Final
 
 from maze_pl.config.search_path import ConfigurationError, find, known_names, suggestion
 from maze_pl.core.class_path import import_object
-from maze_pl.system.atomic_files import output_folder
+from maze_pl.system.atomic_files import output_folder, shown_path
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.signals import StoppedBySignal
 
@@ -71,7 +73,8 @@ def message_of(error: BaseException) -> str | None:
         return None
     if isinstance(root, OSError) and root.strerror:
         file = root.filename or (output_folder("") if root.errno in _FULL_DISK else "")
-        return f"{file}: {root.strerror}" if file else root.strerror
+        name = shown_path(file) if isinstance(file, str | Path) else file
+        return f"{name}: {root.strerror}" if file else root.strerror
     text = _shortened(explain(str(root)) if package == "jsonargparse" else str(root))
     if isinstance(root, MemoryError | OverflowError):
         return f"not enough memory: {text}"
@@ -227,7 +230,7 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     required = _REQUIRED.search(whole)
     if required is not None and not place:
         return _what_to_give(required[1].split(", "))
-    near = _nearest(whole, owner, list(options))
+    near = _nearest(whole, owner, list(options)) or _further_option(whole, owner, ".".join(location))
     if 0 < len(value) <= _MOST_OF_A_VALUE and "Got value" not in whole:
         whole = f"{whole}; got {value}"
     return _shortened(f"{place}: {whole}{near}" if place else f"{whole}{near}")
@@ -295,6 +298,23 @@ def _nearest(text: str, owner: str, options: list[str]) -> str:
             if callable(value):
                 known[key] = path
     return suggestion(name.rpartition(".")[2], known, lambda key: f"{known[key]}.{key}")
+
+
+def _further_option(text: str, owner: str, place: str) -> str:
+    """Return the end of a message about an option that a class or function takes by a `**kwargs` argument.
+
+    Args:
+        text: The message.
+        owner: Class path of the class or function; "" if there is none.
+        place: Its option, such as `data.env`.
+    """
+    option = _UNKNOWN_OPTION.search(text)
+    if option is None or not owner:
+        return ""
+    parameters = inspect.signature(import_object(owner)).parameters.values()
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
+        return ""
+    return f"; further options go to {place}.dict_kwargs.{option[1]}"
 
 
 def _option_for(stray: str) -> str:

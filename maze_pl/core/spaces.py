@@ -227,7 +227,9 @@ def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
 
 
 def environment_action(space: spaces.Space[Any], value: Any) -> Any:
-    """Convert one action for the environment: integers as Python ints, boxes clipped to bounds.
+    """Convert one action for the environment, so that the space contains it.
+
+    The action of a `Discrete` space becomes a Python int, others as in `environment_actions`.
 
     Args:
         space: The head's space.
@@ -237,10 +239,11 @@ def environment_action(space: spaces.Space[Any], value: Any) -> Any:
 
 
 def environment_actions(space: spaces.Space[Any], values: Any) -> Any:
-    """Convert actions for the environment: boxes clipped to bounds.
+    """Convert actions for the environment: boxes clipped to their bounds, all in the type of the space.
 
     Args:
         space: The head's space.
         values: [..., *space.shape] actions chosen by a policy.
     """
-    return np.clip(values, space.low, space.high) if isinstance(space, spaces.Box) else np.asarray(values)
+    within = np.clip(values, space.low, space.high) if isinstance(space, spaces.Box) else values
+    return np.asarray(within, space.dtype)

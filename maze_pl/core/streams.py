@@ -12,7 +12,7 @@ environment step in which it was done.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,11 @@ from maze_pl.core.batches import Rollout
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_NEXT = 0
-_FINAL = 1
-_TERMINAL = 2
-_OPEN = 3
+# kinds of successors of an act
+_NEXT = 0  # the next act of the same slot
+_FINAL = 1  # a final observation
+_TERMINAL = 2  # nothing: the episode or the actor ended
+_OPEN = 3  # an observation that does not exist
 
 
 @dataclass
@@ -64,11 +65,11 @@ def act_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
         gamma: Discount of one unit of environment time.
     """
     offsets = np.cumsum([0, *map(rollout.n_slots, rollout.segments)]).tolist()
-    links, places = (
-        _link(rollout, gamma, offsets),
-        zip(rollout.segments, pairwise(offsets), strict=True),
-    )
-    return {key: _dense(rollout, key, links, start, stop) for key, (start, stop) in places}
+    links = _link(rollout, gamma, offsets)
+    streams = {}
+    for key, (start, stop) in zip(rollout.segments, pairwise(offsets), strict=True):
+        streams[key] = _in_columns(rollout, key, links, start, stop)
+    return streams
 
 
 def dense_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
@@ -88,9 +89,10 @@ def dense_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
     stops &= ~terminated
     continues = ~(terminated | stops)
     factor = gamma ** rows.env_steps.double()
-    reward = torch.stack([segment.reward.double() for segment in rollout.segments.values()])  # [K, T, N]
-    to_end_of_row = reward.flip(0).cumsum(0).flip(0)
-    earlier_in_row = torch.cat([torch.zeros_like(reward[:1]), reward.cumsum(0)[:-1]])
+    rewards = [segment.reward.double() for segment in rollout.segments.values()]  # [T, N] each
+    # `torch.cumsum` of floats is not reproducible on a GPU.
+    to_end_of_row = list(accumulate(reversed(rewards)))[::-1]
+    earlier_in_row = [torch.zeros_like(rewards[0]), *accumulate(rewards[:-1])]
     row = torch.arange(len(terminated), device=terminated.device)[:, None].expand_as(terminated)
     streams = {}
     for place, (key, segment) in enumerate(rollout.segments.items()):
@@ -102,13 +104,13 @@ def dense_streams(rollout: Rollout, gamma: float) -> dict[StepKey, Streams]:
             final = final.index_put((end.row, end.env), torch.arange(len(end.row), device=row.device))
             final = torch.where(stops, final, -1)
         streams[key] = Streams(
-            row,
-            until_next if segment.actor_reward is None else segment.actor_reward.double(),
-            torch.where(terminated, 0.0, factor),
-            terminated,
-            ~continues | next_rows(is_open),
-            final,
-            is_open,
+            row=row,
+            reward=until_next if segment.actor_reward is None else segment.actor_reward.double(),
+            discount=torch.where(terminated, 0.0, factor),
+            terminated=terminated,
+            cut=~continues | next_rows(is_open),
+            final=final,
+            open=is_open,
         )
     return streams
 
@@ -122,83 +124,175 @@ def _numpy(tensor: Tensor) -> Array:
     return np.asarray(tensor.detach().cpu())
 
 
-def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> list[Array]:
+def _tensor(array: Array) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+@dataclass
+class _Links:
+    """The links from acts to their successors: arrays of one shape, with an entry for each act.
+
+    Attributes:
+        reward: float64, sum of the discounted rewards up to the successor.
+        discount: float64, discount of the successor's value.
+        successor: int64, kind of the successor, such as `_NEXT`.
+        final: int64, index of the final observation that is the successor, -1 if there is none.
+    """
+
+    reward: Array
+    discount: Array
+    successor: Array
+    final: Array
+
+    @classmethod
+    def open_ended(cls, shape: tuple[int, ...]) -> "_Links":
+        """Make links to observations that do not exist, as at the end of the rollout."""
+        return cls(np.zeros(shape), np.ones(shape), np.full(shape, _OPEN), np.full(shape, -1))
+
+    def take(self, index: Any) -> "_Links":
+        """Return copies of the entries at an index."""
+        return _Links(self.reward[index], self.discount[index], self.successor[index], self.final[index])
+
+    def put(self, index: Any, links: "_Links") -> None:
+        """Replace the entries at an index."""
+        self._set(index, links.reward, links.discount, links.successor, links.final)
+
+    def lead_to_next_act(self, index: Any) -> None:
+        """Let entries lead to the act of this moment, with no reward in between yet."""
+        self._set(index, 0.0, 1.0, _NEXT)
+
+    def lead_nowhere(self, index: Any) -> None:
+        """Let entries lead to an observation that does not exist, with no reward in between."""
+        self._set(index, 0.0, 1.0, _OPEN)
+
+    def terminate(self, index: Any, reward: Array | float) -> None:
+        """Let entries end without a successor, after a reward."""
+        self._set(index, reward, 0.0, _TERMINAL)
+
+    def lead_to_final(self, index: Any, final: Array) -> None:
+        """Let entries lead to final observations; rewards and discounts stay as they are."""
+        self.successor[index] = _FINAL
+        self.final[index] = final
+
+    def apply_discount(self, factor: Array) -> None:
+        """Multiply rewards and discounts by a factor, as a row lies before them."""
+        self.reward *= factor
+        self.discount *= factor
+
+    def _set(
+        self,
+        index: Any,
+        reward: Array | float,
+        discount: Array | float,
+        successor: Array | int,
+        final: Array | int = -1,
+    ) -> None:
+        self.reward[index] = reward
+        self.discount[index] = discount
+        self.successor[index] = successor
+        self.final[index] = final
+
+
+def _link(rollout: Rollout, gamma: float, offsets: list[int]) -> _Links:
     """Go through the rollout backwards and link each act to the next act of the same actor.
 
     Returns:
-        [T, N, A]: reward, discount, successor of each act and its index among the finals, for A
-        slots over all step keys; `offsets` has the first slot of each step key.
+        [T, N, A] links of the acts, for A slots over all step keys; `offsets` has the first slot
+        of each step key.
     """
     rows = rollout.rows
     filled = _numpy(rows.filled)
     terminated = _numpy(rows.terminated)
     truncated = _numpy(rows.truncated)
     env_steps = _numpy(rows.env_steps)
-    shape = (*filled.shape, offsets[-1])
-    actor_at, reward_at, done_at, final_actor, final_index = _tabulate(rollout, offsets)
-    at_end = 0.0, 1.0, _OPEN, -1
-    links: list[Array] = [np.full(shape, value) for value in at_end]
-    reward, discount, successor, final = since = [np.full(shape[1:], value) for value in at_end]
-    rest = np.zeros(shape[1])  # reward from here to the end of the environment step
-    for t in range(shape[0] - 1, -1, -1):
-        dead = filled[t] & terminated[t]
-        reward[dead] = 0.0
-        discount[dead] = 0.0
-        successor[dead] = _TERMINAL
-        final[dead] = -1
-        stopped = filled[t] & truncated[t] & ~terminated[t]
-        reward[stopped], discount[stopped], successor[stopped], final[stopped] = at_end
-        followed = np.flatnonzero(final_actor[t] >= 0)
-        successor[followed, final_actor[t, followed]] = _FINAL
-        final[followed, final_actor[t, followed]] = final_index[t, followed]
-        factor = np.where(filled[t], gamma ** env_steps[t].astype(np.float64), 1.0)[:, None]
-        reward *= factor
-        discount *= factor
+    acts = _tabulate(rollout, offsets)
+    n_rows, n_envs = filled.shape
+    links = _Links.open_ended((n_rows, n_envs, offsets[-1]))
+    onwards = _Links.open_ended((n_envs, offsets[-1]))  # from the current moment, for each slot
+    rest = np.zeros(n_envs)  # reward from here to the end of the environment step
+    for t in range(n_rows - 1, -1, -1):
+        onwards.terminate(filled[t] & terminated[t], 0.0)
+        onwards.lead_nowhere(filled[t] & truncated[t] & ~terminated[t])
+        followed = np.flatnonzero(acts.final_actor[t] >= 0)
+        actors = acts.final_actor[t, followed]
+        onwards.lead_to_final((followed, actors), acts.final_index[t, followed])
+        factor = np.where(filled[t], gamma ** env_steps[t].astype(np.float64), 1.0)
+        onwards.apply_discount(factor[:, None])
         rest[filled[t] & ((env_steps[t] > 0) | terminated[t] | truncated[t])] = 0.0
-        for p in range(actor_at.shape[1] - 1, -1, -1):
-            envs = np.flatnonzero(actor_at[t, p] >= 0)
-            actors, done = actor_at[t, p, envs], done_at[t, p, envs]
-            reward[envs] += reward_at[t, p, envs][:, None]
-            rest[envs] += reward_at[t, p, envs]
-            ends: tuple[Any, ...] = rest[envs], 0.0, _TERMINAL, -1
-            for link, values, at_done, new in zip(links, since, ends, (0.0, 1.0, _NEXT, -1), strict=True):
-                link[t, envs, actors] = np.where(done, at_done, values[envs, actors])
-                values[envs, actors] = new
+        for p in range(acts.actor.shape[1] - 1, -1, -1):
+            envs = np.flatnonzero(acts.actor[t, p] >= 0)
+            actors = acts.actor[t, p, envs]
+            done = acts.done[t, p, envs]
+            reward = acts.reward[t, p, envs]
+            onwards.reward[envs] += reward[:, None]
+            rest[envs] += reward
+            link = onwards.take((envs, actors))
+            link.terminate(done, rest[envs[done]])
+            links.put((t, envs, actors), link)
+            onwards.lead_to_next_act((envs, actors))
     return links
 
 
-def _tabulate(rollout: Rollout, offsets: list[int]) -> tuple[Array, ...]:
-    """Tabulate acts and final observations by time.
+@dataclass
+class _ActTable:
+    """Acts and final observations by time.
 
-    Returns:
-        [T, P, N] actor (-1: none), reward and whether the actor was done, by position in the row;
-        [T, N] actor whose observation follows the row (-1: none) and its index among the finals of
-        its key.
+    Attributes:
+        actor: [T, P, N] slot that acts at a position in the row, over all step keys; -1: none.
+        reward: [T, P, N] reward that the environment returned.
+        done: [T, P, N] True if the actor was done with its act.
+        final_actor: [T, N] slot whose final observation follows the row; -1: none.
+        final_index: [T, N] index of this observation among the finals of its step key; -1: none.
     """
-    shape = n_rows, n_envs = tuple(rollout.rows.filled.shape)
+
+    actor: Array
+    reward: Array
+    done: Array
+    final_actor: Array
+    final_index: Array
+
+
+def _tabulate(rollout: Rollout, offsets: list[int]) -> _ActTable:
+    """Tabulate acts and final observations by time."""
+    n_rows, n_envs = rollout.rows.filled.shape
     width = 1 + max(int((segment.position * segment.active).max()) for segment in rollout.segments.values())
-    actor_at, final_actor, final_index = (np.full(size, -1) for size in ((n_rows, width, n_envs), shape, shape))
-    reward_at, done_at = np.zeros(actor_at.shape), np.zeros(actor_at.shape, bool)
+    by_position = (n_rows, width, n_envs)
+    table = _ActTable(
+        actor=np.full(by_position, -1),
+        reward=np.zeros(by_position),
+        done=np.zeros(by_position, bool),
+        final_actor=np.full((n_rows, n_envs), -1),
+        final_index=np.full((n_rows, n_envs), -1),
+    )
     for (key, segment), start in zip(rollout.segments.items(), offsets, strict=False):
         times, columns = np.nonzero(_numpy(segment.active))
         index = times, _numpy(segment.position)[times, columns], columns // rollout.n_slots(key)
-        actor_at[index] = start + columns % rollout.n_slots(key)
-        reward_at[index] = _numpy(segment.reward)[times, columns]
-        done_at[index] = _numpy(segment.actor_done)[times, columns]
-        at = _numpy(rollout.finals[key].row), _numpy(rollout.finals[key].env)
-        slot = _numpy(rollout.finals[key].slot)
-        final_actor[at] = np.where(slot >= 0, start + slot, -1)
-        final_index[at] = np.arange(len(slot))
-    return actor_at, reward_at, done_at, final_actor, final_index
+        table.actor[index] = start + columns % rollout.n_slots(key)
+        table.reward[index] = _numpy(segment.reward)[times, columns]
+        table.done[index] = _numpy(segment.actor_done)[times, columns]
+        end = rollout.finals[key]
+        at = _numpy(end.row), _numpy(end.env)
+        slot = _numpy(end.slot)
+        table.final_actor[at] = np.where(slot >= 0, start + slot, -1)
+        table.final_index[at] = np.arange(len(slot))
+    return table
 
 
-def _dense(rollout: Rollout, key: StepKey, links: list[Array], start: int, stop: int) -> Streams:
-    """Gather the acts of each slot of a step key to the top of its column."""
+def _in_columns(rollout: Rollout, key: StepKey, links: _Links, start: int, stop: int) -> Streams:
+    """Gather the acts of each slot of a step key to the top of its column.
+
+    Args:
+        rollout: The rollout.
+        key: The step key.
+        links: [T, N, A] links of all acts.
+        start: First slot of the step key among all A slots.
+        stop: Slot after its last.
+    """
     active = _numpy(rollout.segments[key].active)
     columns, times = np.nonzero(active.T)  # by column, then by time
     place = np.arange(len(times)) - np.concatenate([[0], np.cumsum(active.sum(0))])[columns]
     shape = (max(1, int(active.sum(0).max(initial=0))), active.shape[1])
-    source = times, columns // (stop - start), start + columns % (stop - start)
+    of_acts = links.take((times, columns // (stop - start), start + columns % (stop - start)))
 
     def gather(values: Any, padding: float) -> Array:
         dense = np.full(shape, padding, values.dtype)
@@ -206,13 +300,19 @@ def _dense(rollout: Rollout, key: StepKey, links: list[Array], start: int, stop:
         return dense
 
     row = gather(times, -1)
-    fill = zip(links, (0.0, 0.0, _TERMINAL, -1), strict=True)
-    reward, discount, successor, final = (gather(link[source], padding) for link, padding in fill)
+    reward = gather(of_acts.reward, 0.0)
+    successor = gather(of_acts.successor, _TERMINAL)
     is_open = successor == _OPEN
     followed_by_open = np.concatenate([is_open[1:], np.zeros_like(is_open[:1])])
-    cut = (successor != _NEXT) | followed_by_open
     attributed = rollout.segments[key].actor_reward
     if attributed is not None:
         reward = np.where(row >= 0, np.take_along_axis(_numpy(attributed), np.maximum(row, 0), 0), 0.0)
-    fields = (row, reward, discount, successor == _TERMINAL, cut, final, is_open)
-    return Streams(*(torch.from_numpy(np.ascontiguousarray(field)) for field in fields))
+    return Streams(
+        row=_tensor(row),
+        reward=_tensor(reward),
+        discount=_tensor(gather(of_acts.discount, 0.0)),
+        terminated=_tensor(successor == _TERMINAL),
+        cut=_tensor((successor != _NEXT) | followed_by_open),
+        final=_tensor(gather(of_acts.final, -1)),
+        open=_tensor(is_open),
+    )

@@ -34,6 +34,20 @@ def refuse_unsuitable_trainer(trainer: pl.Trainer) -> None:
     refuse_callbacks(trainer.callbacks)  # type: ignore[attr-defined]
     if getattr(trainer.precision_plugin, "scaler", None) is not None:
         raise ValueError(f"precision={trainer.precision!r} scales losses, which is not supported; use bf16-mixed")
+    refuse_timed_evaluations(trainer)
+
+
+def refuse_timed_evaluations(trainer: pl.Trainer) -> None:
+    """Refuse evaluations by time on several ranks, each of which would follow its own clock.
+
+    Raises:
+        ValueError: Says what to use instead.
+    """
+    seconds = getattr(trainer, "_val_check_time_interval", None)
+    if seconds is not None and trainer.world_size > 1:
+        fault = f"val_check_interval is a time ({seconds:g} s), which is not supported with {trainer.world_size} ranks"
+        reason = "by their own clocks, they would evaluate after different batches, and wait for each other forever"
+        raise ValueError(f"{fault}: {reason}; use a number of batches, or a fraction of an epoch")
 
 
 def refuse_callbacks(configured: Iterable[Any]) -> None:

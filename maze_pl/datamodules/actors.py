@@ -1,6 +1,5 @@
 """Data module of asynchronous actors: they collect continuously, and a queue limits the age of rollouts."""
 
-import contextlib
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -12,10 +11,12 @@ from maze_pl.collect.engines import InProcessEngine
 from maze_pl.collect.engines.engine import Done, Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
+from maze_pl.core.checks import check_count
 from maze_pl.datamodules.environments import Env
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.wrapper_statistics import require_rebasing
+from maze_pl.system.signals import abandoned_after_signal
 
 
 class ActorDataModule(RolloutDataModule):
@@ -46,7 +47,7 @@ class ActorDataModule(RolloutDataModule):
         n_envs_per_actor: Environments of each actor, which share one call of the policy. With an array
             environment, one actor with many environments is much faster than many actors.
         n_shards: Must be 0, as each actor is a shard; `runner/local` and `runner/ray` set it.
-        n_rollout_steps: Env steps of each environment in a rollout.
+        n_rollout_steps: Env steps of each environment in a rollout, without those that a wrapper skips.
         vectorization: `sequential` steps the environments in the process in which the policy acts,
             `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         epoch_length: Batches per epoch; evaluation follows each epoch.
@@ -91,8 +92,10 @@ class ActorDataModule(RolloutDataModule):
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
-        for name in ("num_actors", "actors_batch_size", "queue_out_of_sync_factor", "n_envs_per_actor"):
-            check_count(name, locals()[name], 1)
+        check_count("num_actors", num_actors, 1)
+        check_count("actors_batch_size", actors_batch_size, 1)
+        check_count("queue_out_of_sync_factor", queue_out_of_sync_factor, 1)
+        check_count("n_envs_per_actor", n_envs_per_actor, 1)
         if n_shards != 0:
             raise ValueError(f"n_shards={n_shards} must be 0: each of the num_actors={num_actors} actors is a shard")
         super().__init__(
@@ -142,9 +145,8 @@ class ActorDataModule(RolloutDataModule):
         if not self._has_begun and self._restored is None:
             self._next_actor = 0
         wrapper_statistics, given = self._prepared()
-        with contextlib.suppress(TimeoutError):  # receive what is finished
-            while not is_here:
-                self._receive(timeout=0.0)
+        while not is_here and self._receive(timeout=0.0):  # what is finished
+            pass
         # Actors that wait hold finished rollouts beyond the queue.
         n_asked = self.queue_size + self.num_actors
         fill = min(1.0, self._n_waiting / self.queue_size)
@@ -187,13 +189,20 @@ class ActorDataModule(RolloutDataModule):
             self._receive()
         return self._waiting[actor].popleft()
 
-    def _receive(self, timeout: float | None = None) -> None:
-        """Wait for a rollout of any actor."""
-        done = self.engine.get(timeout)
+    def _receive(self, timeout: float | None = None) -> bool:
+        """Wait for a rollout of any actor; False if none is finished within a number of seconds."""
+        with abandoned_after_signal():
+            try:
+                done = self.engine.get(timeout)
+            except TimeoutError:
+                if timeout is None:
+                    raise
+                return False
         if isinstance(self.engine, InProcessEngine) and self.actors_batch_size > self.num_actors:
             rollout, states = done.result
             done.result = rollout.clone(), states  # before the same actor collects the next one
         self._waiting[done.player].append(done)
+        return True
 
     @property
     def _n_waiting(self) -> int:

@@ -84,6 +84,9 @@ class BuffersBesideCheckpoints(CheckpointIO):
     It makes a hard link to the buffer in the folder of checkpoints, or a copy if links are
     impossible. So the buffer survives when training continues and the original is removed.
 
+    A checkpoint that is written before the first batch names the buffer of the checkpoint that was
+    read. If its folder was moved, the buffer is not in the named folder, but next to that checkpoint.
+
     Args:
         wrapped: Writes and reads checkpoints.
         name: The data module's name in checkpoints.
@@ -91,19 +94,22 @@ class BuffersBesideCheckpoints(CheckpointIO):
 
     def __init__(self, wrapped: CheckpointIO, name: str) -> None:
         self._wrapped, self._name = wrapped, name
+        self._read_from: Path | None = None  # folder of the checkpoint that was read
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Write a checkpoint, after the buffers that it names."""
         saved = data_module_state(checkpoint, self._name).get(REPLAY_BUFFERS, {"folder": "", "files": []})
         if saved["files"] and "://" in str(path):
             raise ValueError(f"save_buffer=True needs checkpoints in local folders, not {path}")
+        folders = [Path(saved["folder"])] if self._read_from is None else [Path(saved["folder"]), self._read_from]
         for name in saved["files"]:
-            _put_beside(Path(saved["folder"], name), Path(path).with_name(name))
+            _put_beside([folder / name for folder in folders], Path(path).with_name(name))
         self._wrapped.save_checkpoint(checkpoint, path, storage_options)
 
-    def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+    def load_checkpoint(self, path: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         """Read a checkpoint."""
-        return self._wrapped.load_checkpoint(*arguments, **options)
+        self._read_from = Path(path).parent
+        return self._wrapped.load_checkpoint(path, *arguments, **options)
 
     def remove_checkpoint(self, path: Any) -> None:
         """Remove a checkpoint; `ReplayDataModule` removes its buffer once no other one names it."""
@@ -114,9 +120,10 @@ class BuffersBesideCheckpoints(CheckpointIO):
         self._wrapped.teardown()
 
 
-def _put_beside(source: Path, target: Path) -> None:
-    """Link a file to another path, or copy it; a missing source, on another machine, is skipped."""
-    if target.exists() or not source.is_file():
+def _put_beside(sources: list[Path], target: Path) -> None:
+    """Link the first file that exists to another path, or copy it; a missing one, on another machine, is skipped."""
+    source = next((path for path in sources if path.is_file()), None)
+    if source is None or target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

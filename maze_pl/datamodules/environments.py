@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import chdir, closing, suppress
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
@@ -19,12 +19,13 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batch_types import require_fitting_module
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.checkpoint import WRAPPER_STATISTICS
+from maze_pl.core.checks import check_count
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, requirements_of
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.array_forms import make_wrapped_arrays
@@ -38,6 +39,7 @@ from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
 from maze_pl.system.ranks import gather_objects
+from maze_pl.system.signals import StoppedBySignal, abandoned_after_signal
 from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any] | ArrayEnv
@@ -137,7 +139,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _read_environment(self) -> Spec:
         """Read spaces, classes of wrappers and names of KPIs from a temporary environment."""
-        with time_limit_to_make(self.engine.step_timeout):
+        with time_limit_to_make(self.engine.step_timeout), chdir(os.getcwd()):  # which environments may change
             env = self._factory_of()()
         self._spec = Spec.of(env, self._max_agents)
         self._wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
@@ -210,8 +212,10 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._acting, self._has_begun = None, False
 
     def on_exception(self, exception: BaseException) -> None:
-        """Close the environments, since no teardown follows an exception."""
-        self._close()
+        """Close the environments, as no teardown follows; after a signal, processes that they use may have ended."""
+        ignored = (Exception,) if isinstance(exception, StoppedBySignal) else ()
+        with suppress(*ignored):
+            self._close()
 
     # ---------------------------------------------------------------------------------------------- evaluation
 
@@ -293,11 +297,12 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         """Return the players' answers; on failure close all, as the other answers would never be collected."""
-        try:
-            return self.engine.map(jobs)
-        except BaseException:
-            self._close()
-            raise
+        with abandoned_after_signal():
+            try:
+                return self.engine.map(jobs)
+            except BaseException:
+                self._close()
+                raise
 
     def evaluate(
         self, name: str, policy: Policy | None = None, wrapper_statistics: dict[str, Any] | None = None

@@ -14,6 +14,7 @@ from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.population_worker import Played, PopulationWorker
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.checks import check_count
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import EpisodeBatch, joined_summaries
 from maze_pl.core.population import (
@@ -25,10 +26,11 @@ from maze_pl.core.population import (
 )
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
+from maze_pl.system.signals import abandoned_after_signal
 
 _PAIRS_AHEAD = 16  # that play together at least, where the number of pairs is not known in advance
 
@@ -50,9 +52,10 @@ class PopulationDataModule(EnvironmentDataModule):
 
     The algorithm sets the scale of the perturbations by its `data_requirements`.
 
-    In environments in arrays, whole populations play at the same time, with stacked parameters, where most likely
-    actions suffice (`deterministic`), no wrapper gathers statistics, and `torch.vmap` evaluates the networks;
-    otherwise a message says why not. Episodes and noise are the same in both ways.
+    In environments in arrays, whole populations play at the same time, with stacked parameters,
+    where most likely actions suffice (`deterministic`), no wrapper gathers statistics, and
+    `torch.vmap` evaluates the networks; otherwise a message says why not. Episodes and noise are
+    the same in both ways.
 
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
@@ -73,7 +76,8 @@ class PopulationDataModule(EnvironmentDataModule):
         seed: Seed of the run; None takes the seed of `seed_everything`.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
-        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents
+            varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Runs the environments; None means in this process.
         check: Validation of environment returns in each step, `fast` or `full`; see
@@ -117,9 +121,11 @@ class PopulationDataModule(EnvironmentDataModule):
             engine=engine,
             check=check,
         )
-        least = {"n_rollouts_per_update": 0, "n_timesteps_per_update": 0, "max_steps": 0}
-        for name, minimum in {**least, "epoch_length": 1, "shared_noise_table_size": 1}.items():
-            check_count(name, locals()[name], minimum)
+        check_count("n_rollouts_per_update", n_rollouts_per_update, 0)
+        check_count("n_timesteps_per_update", n_timesteps_per_update, 0)
+        check_count("max_steps", max_steps, 0)
+        check_count("epoch_length", epoch_length, 1)
+        check_count("shared_noise_table_size", shared_noise_table_size, 1)
         if n_shards:
             raise ValueError(f"n_shards={n_shards} must be 0: each episode of a population is played separately")
         if n_rollouts_per_update == n_timesteps_per_update == 0:
@@ -191,7 +197,8 @@ class PopulationDataModule(EnvironmentDataModule):
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         while self._busy:  # with parts of episodes that are no longer needed
-            del self._busy[self.engine.get().player]
+            with abandoned_after_signal():
+                del self._busy[self.engine.get().player]
         return super()._ask(jobs)
 
     def _collect(self) -> PopulationBatch:
@@ -300,7 +307,8 @@ class PopulationDataModule(EnvironmentDataModule):
         free = [player for player in range(self.engine.n_workers) if player not in self._busy]
         for player, number in zip(free, waiting, strict=False):
             self._submit(player, number, task)
-        done = self.engine.get()
+        with abandoned_after_signal():
+            done = self.engine.get()
         number, update = self._busy.pop(done.player)
         if update == task[0] and done.result is None:
             self._submit(done.player, number, task)

@@ -18,7 +18,7 @@ from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
 from maze_pl.core.checkpoint import REPLAY_BUFFERS
-from maze_pl.core.checks import check_fraction
+from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
@@ -34,7 +34,7 @@ from maze_pl.datamodules.buffer_files import (
 )
 from maze_pl.datamodules.demonstrations import demonstrated_acts
 from maze_pl.datamodules.environments import Env, make_frozen
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.source import Source
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
@@ -55,19 +55,18 @@ class ReplayDataModule(RolloutDataModule):
         env: Builds one environment; a plain gymnasium environment is adapted.
         wrappers: Callables that wrap the environment, the first one innermost.
         num_actors: Parallel environments of each rank; 0 means one per core.
-        n_rollout_steps: Env steps of each environment in a rollout.
+        n_rollout_steps: Env steps of each environment in a rollout, without those that a wrapper skips.
         rollouts_per_iteration: Rollouts of all environments before each batch of updates.
         num_batches_per_iter: Minibatches per batch, one for each update.
         batch_size: Acts of each sub-step in a minibatch, on each rank.
         replay_buffer_size: Capacity in transitions of each sub-step, on each rank.
         initial_buffer_size: Transitions of all sub-steps, on each rank, before the first update.
         initial_sampling_policy: Makes the policy that acts until then from the action spaces of all
-            sub-steps. None means a `RandomPolicy`, which respects masks.
+            sub-steps; each shard acts with a copy of it. None means a `RandomPolicy`, which respects masks.
         split_rollouts_into_transitions: Whether acts are drawn one by one. If not, a minibatch has
             `batch_size` sequences of `n_rollout_steps` consecutive acts of an actor; a sequence
             that ends early is continued by another one.
-        n_step: Acts whose rewards are summed before bootstrapping from the next observation's
-            value.
+        n_step: Acts whose rewards are summed before bootstrapping from the next value.
         prioritized: Whether transitions are drawn by their last TD errors (prioritized replay), see
             `ReplayStorage`. The algorithm must report them by `ReplayBatch.reprioritise`; otherwise
             it is refused.
@@ -75,12 +74,10 @@ class ReplayDataModule(RolloutDataModule):
             number or a schedule.
         priority_beta: Exponent of the importance weights in the loss: 0 is no correction, 1 is
             full. A number or a schedule.
-        demonstrations: Recorded episodes that fill the buffer at the start, instead of another
-            policy.
+        demonstrations: Recorded episodes that fill the buffer at the start, in place of a policy.
         demonstration_share: Share of each minibatch that is drawn from demonstrations, which are
             then stored separately and never overwritten; None lets new transitions overwrite them.
-        memory_map: Whether the buffer is in unnamed files in the run directory instead of in
-            memory.
+        memory_map: Whether the buffer is in unnamed files in the run directory, not in memory.
         buffer_device: `auto` stores observations and actions on the GPU of the networks if they take
             at most half of its free memory; `host` never does. Minibatches are the same.
         save_buffer: Whether the buffer is saved next to checkpoints, so that a resumed run
@@ -144,8 +141,11 @@ class ReplayDataModule(RolloutDataModule):
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
-        for name in ("num_actors", "rollouts_per_iteration", "num_batches_per_iter", "batch_size", "n_step"):
-            check_count(name, locals()[name], int(name != "num_actors"))
+        check_count("num_actors", num_actors, 0)
+        check_count("rollouts_per_iteration", rollouts_per_iteration, 1)
+        check_count("num_batches_per_iter", num_batches_per_iter, 1)
+        check_count("batch_size", batch_size, 1)
+        check_count("n_step", n_step, 1)
         super().__init__(
             env,
             wrappers,
@@ -258,7 +258,7 @@ class ReplayDataModule(RolloutDataModule):
         return self._buffer
 
     def _add(self, batch: ReplayBatch, policy: Policy | None = None) -> None:
-        """Collect a rollout and store its transitions; `policy` replaces the one in training."""
+        """Collect a rollout and store its transitions; copies of `policy` replace the one trained."""
         rollout = self._collect(policy)
         batch.collected = batch.collected + rollout.env_steps
         batch.summaries = joined_summaries([batch.summaries, rollout.summaries])

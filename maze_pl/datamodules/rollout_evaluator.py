@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from maze_pl.core.checks import check_count as check_count
-from maze_pl.core.checks import check_room_for_environments
+from maze_pl.core.checks import check_count, check_room_for_environments
 
 MOST_EPISODES = 1_000_000
 

@@ -18,9 +18,9 @@ from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.collect.tensor_collector import TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checks import check_room_for_environments
+from maze_pl.core.checks import check_count, check_room_for_environments
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
@@ -41,7 +41,7 @@ class RolloutDataModule(EnvironmentDataModule):
         env: Builds one environment; a plain gymnasium environment is adapted.
         wrappers: Callables that wrap the environment, the first one innermost.
         n_envs: Parallel environments of each rank; 0 means one per core.
-        n_rollout_steps: Env steps of each environment in a rollout.
+        n_rollout_steps: Env steps of each environment in a rollout, without those that a wrapper skips.
         vectorization: `sequential` steps the environments in the process in which the policy acts,
             `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         epoch_length: Rollouts per epoch; evaluation follows each epoch.
@@ -99,12 +99,9 @@ class RolloutDataModule(EnvironmentDataModule):
             engine=engine,
             check=check,
         )
-        for name, count, least in (
-            ("n_envs", n_envs, 0),
-            ("n_shards", n_shards, 0),
-            ("epoch_length", epoch_length, 1),
-        ):
-            check_count(name, count, least)
+        check_count("n_envs", n_envs, 0)
+        check_count("n_shards", n_shards, 0)
+        check_count("epoch_length", epoch_length, 1)
         check_count("n_rollout_steps", n_rollout_steps, 1)
         if vectorization not in ("sequential", "subprocess", "native"):
             raise ValueError(f"vectorization={vectorization!r} must be 'sequential', 'subprocess' or 'native'")
@@ -233,15 +230,12 @@ class RolloutDataModule(EnvironmentDataModule):
         return [range(*pair) for pair in itertools.pairwise(bounds)]
 
     def _collect(self, policy: Any = None) -> Rollout:
-        """Collect a rollout with a policy; None means the policy of the module in training."""
+        """Collect a rollout with copies of a policy for each shard; None means the one in training."""
         began = time.perf_counter()
         wrapper_statistics, given = self._prepared()
-        parts = self._ask(
-            [
-                (shard, "collect", (wrapper_statistics, given if policy is None else policy))
-                for shard in range(self.n_shards)
-            ]
-        )
+        method, acting = ("collect", given) if policy is None else ("collect_with_copy", policy)
+        arguments = wrapper_statistics, acting
+        parts = self._ask([(shard, method, arguments) for shard in range(self.n_shards)])
         return self._joined(parts, began)
 
     def _prepared(self) -> tuple[dict[str, Any], Any]:

@@ -12,11 +12,12 @@ from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import BestEpisodesBatch
+from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.best_episodes import BestEpisodes
 from maze_pl.datamodules.best_episodes_loader import BestEpisodesLoader
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
 

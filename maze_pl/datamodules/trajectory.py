@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal, cast
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import TrajectoryBatch
+from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.act_loader import ActLoader
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule, make_frozen
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 
 

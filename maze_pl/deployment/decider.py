@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from maze_pl.agents.best_actions import best_actions
+from maze_pl.agents.input_range import largest_input, too_large
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
@@ -50,6 +50,8 @@ class Decider:
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
+        guide = policy.policy if isinstance(policy, SearchPolicy) else policy
+        self._largest = {key: largest_input(guide, key) for key in spec.step_keys}
         self._dtypes: dict[StepKey, list[tuple[str, np.dtype[Any]]]] = {}
         self._heads: dict[StepKey, list[tuple[str, Any]]] = {}
         for key, step in spec.steps.items():
@@ -83,15 +85,19 @@ class Decider:
         """Make the policy batch of one actor.
 
         Raises:
-            EnvContractError: An observation holds a value that is not finite.
+            EnvContractError: An observation holds a value that is not finite, also after conversion to
+                the type of the networks.
         """
         key, agent = actor
+        largest = self._largest[key]
         arrays = {}
         for name, dtype in self._dtypes[key]:
             array = np.asarray(observation[name], dtype)
             if dtype.kind == "f" and not is_finite(array):
                 fault = f"observation {name!r} of sub-step {key!r} is not finite after the wrappers"
                 raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to continue with another state")
+            if size := too_large(array, largest):
+                raise EnvContractError(f"observation {name!r} of sub-step {key!r} {size}; call reset to continue")
             arrays[name] = array[np.newaxis]
         return PolicyBatch(
             key,
@@ -157,11 +163,7 @@ class Decider:
         """Convert a batch of one action to the action for the environment."""
         action: dict[str, Any] = {}
         for head, space in self._heads[step_key]:
-            value = values[head][0]
-            if isinstance(space, spaces.Discrete):
-                action[head] = int(value)
-            else:
-                action[head] = environment_action(space, np.asarray(value, space.dtype))
+            action[head] = environment_action(space, values[head][0])
         return action
 
     def _remember(self, actor: ActorID, step: PolicyStep) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -42,6 +42,8 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
         >>> DeterministicProbabilityDistribution(logits, space).sample()
         tensor([1.5000])
     """
+
+    has_exploration_scale: ClassVar[bool] = True
 
     def _prepare(self) -> None:
         space: Any = self.action_space

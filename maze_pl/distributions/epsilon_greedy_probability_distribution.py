@@ -1,7 +1,7 @@
 """Distribution of a policy that acts greedily on action values, except for a share of random actions."""
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
         >>> distribution.probabilities()[0]
         tensor([0.1000, 0.8000, 0.1000])
     """
+
+    has_exploration_scale: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -35,6 +35,9 @@ class ProbabilityDistribution(ABC):
         mask: [..., L] nonzero where an entry is allowed, None to allow all.
 
     Attributes:
+        supports_mask: Whether the distribution can be masked.
+        has_exploration_scale: Whether all randomness comes from `exploration`, so that networks cannot be
+            trained by probabilities: algorithms that do so refuse the distribution.
         exploration: Scale of exploration, a scalar that the policy sets in each distribution. It
             has an effect only in distributions that document one.
 
@@ -45,6 +48,7 @@ class ProbabilityDistribution(ABC):
     """
 
     supports_mask: ClassVar[bool] = False
+    has_exploration_scale: ClassVar[bool] = False
     exploration: Tensor | float = 0.0
 
     def __init__(

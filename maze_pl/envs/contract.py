@@ -7,7 +7,7 @@ checked in full.
 
 import linecache
 import traceback
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
@@ -26,6 +26,8 @@ NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.float16, np.in
 """Usual types of rewards; other types are checked."""
 FLAGS = frozenset({bool, np.bool_})
 """Usual types of `terminated` and `truncated`; other types are checked."""
+NO_RESULT: Final[Any] = object()
+"""Stands for the result of a call that has not returned."""
 
 
 class EnvContractError(ValueError):
@@ -216,13 +218,13 @@ def explain_step(error: Exception, result: Any, env: Any) -> None:
 
     Args:
         error: The exception, caught in the frame that called `step`.
-        result: Result of that call, or of an earlier call of another environment; `...` if there is
-            none.
+        result: Result of that call, or of an earlier call of another environment; `NO_RESULT` if
+            there is none.
         env: The environment, for the message.
     """
     frame = list(traceback.walk_tb(error.__traceback__))[-1][0]
     if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-        if result is not ...:
+        if result is not NO_RESULT:
             check_step(result, env)
     elif "unpack" in str(error) and str(frame.f_globals.get("__name__")).startswith("gymnasium.wrappers"):
         hint = _OLD_STEP if "got 4" in str(error) else ""

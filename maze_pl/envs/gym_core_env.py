@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 from gymnasium.utils import EzPickle
 
-from maze_pl.envs.contract import check_observation, check_reset, explain_step, name_of
+from maze_pl.envs.contract import NO_RESULT, check_observation, check_reset, explain_step, name_of
 from maze_pl.envs.core_env import CoreEnv, take_over
 from maze_pl.envs.reseeding import reseed_layers
 
@@ -36,7 +36,7 @@ class GymCoreEnv(CoreEnv):
         Raises:
             EnvContractError: The environment did not return five values.
         """
-        result: Any = ...
+        result: Any = NO_RESULT
         try:
             result = self.env.step(maze_action)
             self._maze_state = result[0]

@@ -16,7 +16,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 import numpy as np
 
@@ -178,8 +178,10 @@ def _append(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) ->
     with path.open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
         file.seek(0)
-        if file.read(len(header)) not in (b"", header):
+        start = file.read(len(header))
+        if start != header and not header.startswith((start + file.read()).rstrip(b"\0")):
             raise ValueError(f"{path} has columns other than {list(columns)}: name another folder, or remove the file")
+        _drop_incomplete_row(file)
         end, content = file.seek(0, os.SEEK_END), bytearray()
         for line in (*([] if end else [header]), *map(_line, rows)):
             room = _PAGE - (end + len(content)) % _PAGE
@@ -187,6 +189,20 @@ def _append(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) ->
         if file.write(content) != len(content):
             file.truncate(end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _drop_incomplete_row(file: BinaryIO) -> None:
+    """Remove a last row, or header, that is incomplete, as after a power failure; the next row would complete it."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 1))
+    if file.read(1) in (b"", b"\n"):
+        return
+    file.seek(0)
+    content = file.read()
+    n_kept = content.rfind(b"\n") + 1
+    while content.count(b'"', 0, n_kept) % 2:  # the line break is within a cell
+        n_kept = content.rfind(b"\n", 0, n_kept - 1) + 1
+    file.truncate(n_kept)
 
 
 def _line(row: Iterable[Any]) -> bytes:

@@ -7,8 +7,8 @@ from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
 
 
 def log_folder(save_dir: str | None) -> Path:
-    """Return the folder of a logger; by default the run directory, or the current folder without a run."""
-    return output_folder("") if save_dir is None else Path(save_dir)
+    """Return the absolute path of a logger's folder: by default the run directory, or the current folder."""
+    return (output_folder("") if save_dir is None else Path(save_dir)).absolute()
 
 
 def is_in_run_directory(folder: Path) -> bool:

@@ -5,7 +5,7 @@ import io
 import math
 import os
 import time
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
@@ -13,10 +13,9 @@ from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 
+from maze_pl.core.metrics_table import STEP_COLUMN, WALL_CLOCK_COLUMN, metrics_rows
 from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
-from maze_pl.system.atomic_files import write_file
-
-_WALL_CLOCK: Final = "time_wall_clock"
+from maze_pl.system.atomic_files import require_replaceable, shown_path, write_file
 
 
 @runtime_checkable
@@ -32,7 +31,8 @@ class MetricsFile(Logger):
     determine the steps themselves, and a resumed run of theirs drops rows from its first step on.
 
     If a run begins and finds the file of another run, which is possible outside of the run directory, that
-    file gets a number, as in `metrics.1.csv`.
+    file gets a number, as in `metrics.1.csv`; so does a damaged file, and the run goes on with a new one.
+    A last row that is incomplete, as after a power failure, is dropped.
 
     The column `time_wall_clock` has the seconds since this object was made, when a row was written.
     A resumed run continues from the seconds of the last row that it keeps.
@@ -59,7 +59,12 @@ class MetricsFile(Logger):
         """Do nothing: the run directory holds the whole configuration."""
 
     def log_graph(self, model: nn.Module, input_array: Tensor | None = None) -> None:
-        """Count the env steps of a module from now on; a trainer calls this once it has restored a checkpoint."""
+        """Count the env steps of a module from now on; a trainer calls this once it has restored a checkpoint.
+
+        Raises:
+            OSError: The file cannot be read, or is a folder.
+        """
+        self._check_file()
         self._module, self._kept_until = None, None
         if not isinstance(model, pl.LightningModule) or not isinstance(model, _CountsEnvSteps):
             return
@@ -86,8 +91,8 @@ class MetricsFile(Logger):
         is_same = step is not None and self._row.get("step") == step
         row: dict[str, Any] = dict(self._row) if is_same else {"step": step}
         for name, value in metrics.items():
-            row[name] = value if isinstance(value, int) else float(value)
-        row[_WALL_CLOCK] = 0.0  # known once the rows of earlier commands are
+            row[name] = int(value) if isinstance(value, int) else float(value)
+        row[WALL_CLOCK_COLUMN] = 0.0  # known once the rows of earlier commands are
         has_new_columns = not row.keys() <= set(self._columns)
         if has_new_columns:
             rows = self._rows() if rows is None else rows
@@ -99,7 +104,7 @@ class MetricsFile(Logger):
             writer.writeheader()
             writer.writerows(rows)
             write_file(self._path, text.getvalue().encode())
-        row[_WALL_CLOCK] = round(self._seconds_before + time.monotonic() - self._began, 3)
+        row[WALL_CLOCK_COLUMN] = round(self._seconds_before + time.monotonic() - self._began, 3)
         if has_new_columns or not is_same:
             self._offset = self._path.stat().st_size
         try:
@@ -112,12 +117,22 @@ class MetricsFile(Logger):
             raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
         self._row = row
 
+    @rank_zero_only
+    def _check_file(self) -> None:
+        """Rename a damaged file before anything is trained."""
+        require_replaceable(self._path)
+        self._rows()
+
     def _rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the file."""
+        """Return the complete rows of the file; a damaged one is renamed, and has none."""
         if not self._path.is_file():
             return []
-        with self._path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        try:
+            names, rows = metrics_rows(self._path.read_bytes())
+        except ValueError as error:
+            self._rename_file(f"{error};")
+            return []
+        return [dict(zip(names, cells, strict=True)) for cells in rows]
 
     def _rows_of_earlier_commands(self, step: int | None) -> list[dict[str, Any]]:
         """Return the rows up to the point of resuming, and continue with the last of them.
@@ -129,22 +144,35 @@ class MetricsFile(Logger):
         limit = self._kept_until
         if limit is None and step is not None:
             limit = step - 1
-        is_new_run = self._kept_until == 0 and any(int(row["step"] or -1) > 0 for row in rows)
+        is_new_run = self._kept_until == 0 and any(_step_of(row) > 0 for row in rows)
         if is_new_run and not is_in_run_directory(self._path):
-            self._rename_file()
+            self._rename_file("is of another run:")
             return []
         if limit is not None:
-            rows = [row for row in rows if int(row["step"] or -1) <= limit]
+            rows = [row for row in rows if _step_of(row) <= limit]
         if rows:
-            self._seconds_before = float(rows[-1].get(_WALL_CLOCK) or 0.0)
-            if step is not None and rows[-1]["step"] == str(step):
+            self._seconds_before = float(rows[-1].get(WALL_CLOCK_COLUMN) or 0.0)
+            if _step_of(rows[-1]) == step:
                 self._row = {**rows[-1], "step": step}
         return rows
 
-    def _rename_file(self) -> None:
-        """Keep the file of another run, under the first name with a number that is free."""
+    def _rename_file(self, reason: str) -> None:
+        """Keep the file under the first name with a number that is free.
+
+        Args:
+            reason: The fault, between its path and "it is now" in the message.
+        """
         number = 1
         while (kept := self._path.with_suffix(f".{number}{self._path.suffix}")).exists():
             number += 1
         self._path.rename(kept)
-        rank_zero_info(f"{self._path} is of another run: it is now {kept}")
+        rank_zero_info(f"{shown_path(self._path)} {reason} it is now {shown_path(kept)}")
+
+
+def _step_of(row: dict[str, Any]) -> float:
+    """Return the env steps of a row of the file, -1 if it has none."""
+    text = row[STEP_COLUMN] or "-1"
+    try:
+        return int(text)
+    except ValueError:  # another program has written 10.0, for example
+        return float(text)

@@ -16,6 +16,7 @@ from torch.utils.tensorboard.summary import hparams
 
 from maze_pl.loggers.dashboard import Bins, Dashboard, description_of, hyperparameters
 from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
+from maze_pl.system.atomic_files import shown_path
 
 _SCALARS = "scalars"  # plugin that shows numbers; readers warn of metadata without one
 _COMPARED = ("eval_BaseEnvEvents/reward/mean", "train_BaseEnvEvents/reward/mean")
@@ -31,7 +32,7 @@ class TensorBoardLog(Dashboard, TensorBoardLogger):
 
     def __init__(self, save_dir: str | None = None, name: str = "tensorboard") -> None:
         super().__init__(str(log_folder(save_dir)), name="", version=name, default_hp_metric=False)
-        self.view_command = f"tensorboard --logdir {shlex.quote(self.log_dir)}"
+        self.view_command = f"tensorboard --logdir {shlex.quote(shown_path(self.log_dir))}"
         self._descriptions: dict[str, str] = {}
         self._described: set[str] = set()
 

@@ -15,7 +15,7 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 
 from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard, hyperparameters
 from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
-from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, write_file
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, shown_path, write_file
 
 _RECORD = Path("wandb", "maze_pl.json")
 
@@ -38,6 +38,7 @@ class WandbLog(Dashboard):
     def __init__(self, save_dir: str | None = None) -> None:
         super().__init__()
         self._folder = log_folder(save_dir)
+        self._shown_folder = shown_path(self._folder)
         has_run = bool(os.environ.get(RUN_DIR_VARIABLE))
         self._record = (log_folder(None) if has_run else self._folder) / _RECORD
         self._continued: Path | None = self._record  # None: the record is of another run
@@ -75,7 +76,7 @@ class WandbLog(Dashboard):
             settings=wandb.Settings(**settings),
         )
         if self._run.offline:  # reading its url would cause a warning
-            self.view_command = f"wandb sync {shlex.quote(str(self._folder))}/wandb/offline-run-*"
+            self.view_command = f"wandb sync {shlex.quote(self._shown_folder)}/wandb/offline-run-*"
         elif self._run.url:  # there is none if WANDB_MODE=disabled
             self.view_command = f"python -m webbrowser {self._run.url}"
         self._run.define_metric(X_AXIS)

@@ -44,8 +44,7 @@ class AlgorithmModule(RunModule):
 
     Networks are passed ready-made as `actor_critic`, or are built by `networks` from the
     specification: at once if `spec` is given, otherwise from the specification of the data module
-    when training or evaluation starts. With `auto`, which is the default, they are chosen to fit
-    the specification, see `AutomaticModelComposer`.
+    when training or evaluation starts. With `auto`, the default, `AutomaticModelComposer` does it.
 
     Args:
         networks: Composer of policy and critic; by default `auto`, for networks that fit the spaces.
@@ -63,8 +62,7 @@ class AlgorithmModule(RunModule):
         grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
             and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
         capture: `auto` traces the operations of an update once and runs the trace, where that is
-            possible and yields the same numbers, as long as nothing that the loss reads changes;
-            `off` runs every update eagerly.
+            possible and yields the same numbers; `off` runs every update eagerly.
 
     Attributes:
         chosen_networks: Automatic networks as YAML; None for all others.
@@ -205,8 +203,7 @@ class AlgorithmModule(RunModule):
     def follow_learning_rate(self, optimizer: Optimizer) -> None:
         """Set the learning rate of all groups to `current_learning_rate`, unless schedulers do.
 
-        Flat optimisers, and those by `make_optimizer`, follow it anyway; others keep the rates that
-        they were created with unless this is called.
+        Flat optimisers and those by `make_optimizer` follow it anyway, others only by this call.
         """
         self._learning_rates.follow(optimizer)
 
@@ -248,9 +245,8 @@ class AlgorithmModule(RunModule):
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
                 optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
                 learning rates that they were created with, see `follow_learning_rate`.
-            even: Whether all minibatches have the same few shapes, for each of which a trace is
-                made. Otherwise one trace serves minibatches with any numbers of acts; it takes
-                longer to make.
+            even: Whether all minibatches have the same few shapes, each of which has a trace.
+                Otherwise one trace, which takes longer to make, serves any numbers of acts.
             traced: Whether the loss may be traced. False for a loss that does more than compute a
                 result and `record` values, such as one that keeps tensors in an attribute.
             record_norms: Also record the gradient norms of policies and critics.
@@ -291,19 +287,23 @@ class AlgorithmModule(RunModule):
     def _plan(self, index: int) -> StepPlan:
         """Return the plan of an optimiser's steps in this batch."""
         plans = self._gradient_steps.plans_of_batch()
-        if index in plans:
-            return plans[index]
-        wrapped, owner = optimizer_of(self, index).optimizer, None
-        if self.sets_learning_rates_of(wrapped):
-            self._learning_rates.set_rates(wrapped, index)
-        if self.capture == "auto" and self.device.type in ("cpu", "cuda"):
-            idle = tuple(group["lr"] == 0.0 for group in wrapped.param_groups)
-            settings = index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
-            in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
-            owner = LossOwner(self, settings, (AlgorithmModule.record.__code__, in_critic_burn_in.__code__))
-        is_made = self._optimizer_options.has_made(wrapped)
-        plans[index] = make_plan(self, index, self.max_grad_norm, owner, skip_idle=is_made)
+        if index not in plans:
+            wrapped = optimizer_of(self, index).optimizer
+            if self.sets_learning_rates_of(wrapped):
+                self._learning_rates.set_rates(wrapped, index)
+            owner = self._loss_owner(index, wrapped)
+            skip_idle = self._optimizer_options.has_made(wrapped)
+            plans[index] = make_plan(self, index, self.max_grad_norm, owner, skip_idle=skip_idle)
         return plans[index]
+
+    def _loss_owner(self, index: int, wrapped: Optimizer) -> LossOwner | None:
+        """Describe this module for the tracing of its losses; None if they are not traced."""
+        if self.capture != "auto" or self.device.type not in ("cpu", "cuda"):
+            return None
+        idle = tuple(group["lr"] == 0.0 for group in wrapped.param_groups)
+        settings = index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
+        in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
+        return LossOwner(self, settings, (AlgorithmModule.record.__code__, in_critic_burn_in.__code__))
 
     def sets_learning_rates_of(self, optimizer: Optimizer) -> bool:
         """True if the options of the algorithm determine the learning rates of an optimiser."""

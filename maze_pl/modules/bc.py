@@ -12,12 +12,13 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic
 from maze_pl.agents.network_io import refuse_recurrent
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
+from maze_pl.core.batches import BestEpisodesBatch, TrajectoryBatch, TransitionBatch
 from maze_pl.core.checks import check_not_negative
 from maze_pl.core.spec import Spec
+from maze_pl.distributions import DeterministicProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption
+from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
 from maze_pl.modules.optimization.flat_optimizer import gradient_norm
 from maze_pl.modules.optimization.network_parts import parts_of
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
@@ -38,8 +39,10 @@ class BC(AlgorithmModule):
     the choices or bits of a multi-discrete or multi-binary head, and the negative log-density of a
     box. With fixed standard deviations the latter is the squared error. Here they are learned too,
     so that the loss suits all distributions, including bounded ones, and fine-tuning of the policy
-    explores as widely as the demonstrations vary. Bain and Sammut 1995, "A framework for
-    behavioural cloning".
+    explores as widely as the demonstrations vary. A `DeterministicProbabilityDistribution`, as TD3
+    needs it, has the density of normal noise with a standard deviation of half the box: half the squared
+    error in halves of the box, plus a constant. Bain and Sammut 1995, "A framework for behavioural
+    cloning".
 
     Batches come from a `TrajectoryDataModule`, which has the batch size and the share of held-out
     episodes. Optimisation is automatic: `Trainer(accumulate_grad_batches=...)` works, and so does
@@ -64,15 +67,15 @@ class BC(AlgorithmModule):
         frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
         lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
-        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
-            that it shares with the policy are not updated either.
+        critic_burn_in_epochs: Must be 0, since there is no critic.
         grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
             and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
-        capture: `auto` traces the operations of an update once and runs the trace, where that is
-            possible and yields the same numbers; `off` runs every update eagerly.
+        capture: Has no effect: Lightning computes the updates.
 
     Raises:
-        ValueError: A network is recurrent, but acts are sampled individually, without earlier acts.
+        ValueError: A network is recurrent, but acts are sampled individually, without earlier acts; a
+            head is epsilon-greedy, so that the networks compute values, not probabilities; or episodes
+            that the policy is to learn from are played without randomness.
     """
 
     batch_type: ClassVar[type] = TrajectoryBatch
@@ -115,7 +118,7 @@ class BC(AlgorithmModule):
         self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
 
     def on_networks_ready(self) -> None:
-        """Drop the critic, and refuse recurrent networks.
+        """Drop the critic, and refuse recurrent networks and epsilon-greedy heads.
 
         Raises:
             ValueError: See the class.
@@ -123,7 +126,15 @@ class BC(AlgorithmModule):
         super().on_networks_ready()
         for step_key, nets in zip(self.spec.step_keys, self.policy.networks, strict=True):
             refuse_recurrent(nets, f"the policy's network of sub-step {step_key!r}")
+        refuse_exploration_scale(type(self).__name__, self.policy, accepted=(DeterministicProbabilityDistribution,))
         self.actor_critic = TorchActorCritic(self.policy)
+
+    def on_fit_start(self) -> None:
+        """Refuse deterministic heads if the policy imitates the best of the episodes that it samples."""
+        super().on_fit_start()
+        batch_type = getattr(getattr(self.trainer, "datamodule", None), "batch_type", None)
+        if isinstance(batch_type, type) and issubclass(batch_type, BestEpisodesBatch):
+            refuse_exploration_scale("self-labelling", self.policy)
 
     def training_step(self, batch: TrajectoryBatch, batch_idx: int) -> STEP_OUTPUT:
         """Compute the loss of a batch of acts; its mean over ranks is minimised."""
@@ -154,6 +165,9 @@ class BC(AlgorithmModule):
     def _measure(self, step_key: StepKey, acts: TransitionBatch, source: str) -> tuple[Tensor, Tensor]:
         """Return sums over acts of -log pi and of entropies; record both, and how well actions are predicted."""
         joint = self.policy.distribution(step_key, acts.observation, acts.agent_id)
+        for part in joint.distributions.values():
+            if isinstance(part, DeterministicProbabilityDistribution):
+                part.exploration = 1.0  # see the class; without noise there is no density
         log_prob, entropies = joint.log_prob_and_entropy(acts.action)
         surprise, entropy = -log_prob.sum(), entropies.sum()
         self.record("policy_loss", surprise, step_key, count=len(acts), source=source)

@@ -20,7 +20,7 @@ from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
-from maze_pl.modules.target_networks import soft_update, target_copy
+from maze_pl.modules.target_networks import soft_update, target_copy, warn_of_rounding
 from maze_pl.schedules import Coefficient, Linear, value_at
 
 Heads = dict[str, EpsilonGreedyProbabilityDistribution]
@@ -175,6 +175,11 @@ class DQN(AlgorithmModule):
                     raise ValueError(f"{where}, but DQN needs values of discrete options: {remedy}")
         policy.set_exploration(self._first_epsilon)
         self.target = target_copy(self.networks)
+
+    def on_fit_start(self) -> None:
+        """Warn if the weights have too few digits for target networks to follow."""
+        super().on_fit_start()
+        warn_of_rounding(self.target, self.value_of("tau"))
 
     def on_coefficients_set(self) -> None:
         """Let the policy explore with the epsilon of the next batch."""

@@ -1,4 +1,4 @@
-"""Hooks of algorithms that do nothing by default; `AlgorithmModule` calls them."""
+"""Hooks of algorithms with their defaults; `RunModule` and `AlgorithmModule` call them."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,8 +12,9 @@ from maze_pl.modules.network_choice import DistributionOverrides
 class AlgorithmHooks:
     """Declarations and hooks of an algorithm, besides those of Lightning.
 
-    Further hooks are `parameter_groups` and `check_data_module` of `AlgorithmModule`. A subclass that
-    overrides a hook must call `super()`, except where the hook says otherwise.
+    Further hooks are `check_data_module` of `RunModule` and `parameter_groups` of `AlgorithmModule`.
+    Subclasses extend `on_networks_ready`, `on_coefficients_set`, `record_epoch`, `rank_state` and
+    `load_rank_state` by calling `super()`; they replace the others.
 
     Attributes:
         batch_type: Class of the batches that the algorithm learns from. Where it is not declared,

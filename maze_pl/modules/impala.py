@@ -151,10 +151,6 @@ class IMPALA(OnPolicyModule):
         return self.actor_critic_loss(minibatch, self._policy_losses)
 
     def _policy_losses(self, step_key: StepKey, acts: PolicySamples, log_prob: Tensor) -> Tensor:
-        rho = torch.exp(log_prob.detach() - acts.old_log_prob)
-        if self.vtrace_clip_rho_threshold is not None:
-            rho = rho.clamp(max=self.vtrace_clip_rho_threshold)
-        self.record("rho", acts.weight.dot(rho), step_key, count=acts.share)
         return -log_prob * acts.advantage
 
     def _threshold(self, name: str) -> float | None:
@@ -162,11 +158,13 @@ class IMPALA(OnPolicyModule):
         return None if getattr(self, name) is None else self.value_of(name)
 
     def _record_importance_weights(self, batch: LearningBatch) -> None:
-        """Record the mean importance weight, and the shares that rho_bar and c_bar = 1 clip."""
+        """Record the mean importance weight, also clipped, and the shares that rho_bar and c_bar = 1 clip."""
         for step_key, (rho, n_acts) in batch.importance_weight.items():
             limit = self._threshold("vtrace_clip_rho_threshold")
+            clipped = rho if limit is None else rho.clamp(max=limit)
             n_clipped = 0 if limit is None else (rho > limit * _ROUNDING).sum()
             self.record("importance_weight", rho.sum(), step_key, count=n_acts)
+            self.record("rho", clipped.sum(), step_key, count=n_acts)
             self.record("rho_clip_fraction", n_clipped, step_key, count=n_acts)
             self.record("c_clip_fraction", (rho > _ROUNDING).sum(), step_key, count=n_acts)
 

@@ -4,9 +4,10 @@ from inspect import getattr_static
 from typing import Any, Literal, NamedTuple, Protocol
 
 import pytorch_lightning as pl
+from gymnasium import spaces
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
-from maze_pl.agents import Critic, TorchActorCritic
+from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer, as_yaml
 
@@ -105,3 +106,27 @@ def require_critic(algorithm: str, critic: Critic | None, critic_type: type) -> 
         found = "none" if critic is None else f"a {type(critic).__name__}"
         remedy = "name a composer that builds one in networks, or use networks=auto"
         raise ValueError(f"{algorithm} needs a {critic_type.__name__}, not {found}: {remedy}")
+
+
+def refuse_exploration_scale(algorithm: str, policy: TorchPolicy, *, accepted: tuple[type, ...] = ()) -> None:
+    """Refuse heads whose probabilities come from a scale of exploration, which the algorithm does not set.
+
+    Args:
+        algorithm: Name of an algorithm that learns from the probabilities of actions.
+        policy: The policy.
+        accepted: Distributions that the algorithm can learn without probabilities.
+
+    Raises:
+        ValueError: A head has such a distribution; see `ProbabilityDistribution.has_exploration_scale`.
+    """
+    for key in policy.spec.step_keys:
+        action_space = policy.spec.steps[key].action_space
+        for head, distribution in policy.distribution_classes(key).items():
+            if not distribution.has_exploration_scale or issubclass(distribution, accepted):
+                continue
+            where = f"action head {head!r} of sub-step {key!r} has the distribution {distribution.__name__}"
+            reason = f"all its randomness comes from a scale of exploration, which {algorithm} does not set"
+            remedy = "omit the head from distribution_mapper_config, so that it has the default distribution"
+            if isinstance(action_space[head], spaces.Box):
+                remedy = "name SquashedGaussianProbabilityDistribution in distribution_mapper_config"
+            raise ValueError(f"{where}, from which {algorithm} cannot learn: {reason}; {remedy}")

@@ -22,7 +22,7 @@ from maze_pl.schedules import Coefficient
 from maze_pl.system.ranks import mean_over_ranks
 
 N_PER_MEASUREMENT: Final = 4
-"""The change of the policy is measured after each fourth rollout, from the first one of an epoch on."""
+"""The change of the policy is measured after each fourth rollout of an epoch, from the first on."""
 
 
 class PPO(OnPolicyModule):
@@ -30,13 +30,15 @@ class PPO(OnPolicyModule):
 
         L = mean(L_clip) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi(s_t)))
 
-    Schulman et al. 2017, arXiv:1707.06347. Departures: advantages are normalised over the whole rollout, not over each
-    minibatch; minibatches are sets of rows, so that the acts of one row stay together. Subclasses may override `loss`.
+    Schulman et al. 2017, arXiv:1707.06347. Departures: advantages are normalised over the whole
+    rollout, not over each minibatch; minibatches are sets of rows, so that the acts of one row stay
+    together. Subclasses may override `loss`.
 
     Args:
         lr: Learning rate: a number or a schedule.
         gamma: Discount of one environment step.
-        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages: a number or a schedule.
+        gae_lambda: Trade-off between bias (0) and variance (1) of the advantages: a number or a
+            schedule.
         policy_loss_coef: Weight of the policy's loss.
         value_loss_coef: Weight of the critic's loss.
         entropy_coef: Weight of the entropy bonus of the policy.
@@ -50,7 +52,8 @@ class PPO(OnPolicyModule):
             which the sub-step acts; None never stops early.
         baseline: What returns are compared with: `critic`, by generalised advantage estimates, or
             `leave_one_out`, the mean of other episodes from the same start. The latter needs
-            `n_same_starts` of the data module; the critic learns as before, but has no effect on the policy.
+            `n_same_starts` of the data module; the critic learns as before, but has no effect on
+            the policy.
         normalize_advantage: Normalise advantages to mean 0 and standard deviation 1 per rollout.
         sequence_length: Length of truncated back-propagation through time, in acts of one actor,
             for recurrent policies. Minibatches then consist of sequences of this many acts, or
@@ -158,25 +161,37 @@ class PPO(OnPolicyModule):
         minibatch: Minibatch = {}
         for epoch in range(self.n_optimization_epochs):
             minibatch = {}  # frees its shuffled copy of all observations before the next is made
-            limited = rollout.segments if self.target_kl is not None else ()
-            # sum and count of each sub-step
-            divergences = {step_key: torch.zeros(2, device=self.device) for step_key in limited}
-            for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
-                self.gradient_step(self.loss, minibatch, even=batch.even, record_norms=epoch == index == 0)
-                if self.target_kl is not None:
-                    for step_key, divergence in self.last_recorded("policy_kl").items():
-                        divergences[step_key][0] += divergence
-                        divergences[step_key][1] += minibatch[step_key].share
+            divergences: dict[StepKey, Tensor] = {}  # sum and count of each, if there is a limit
             if self.target_kl is not None:
-                total, count = mean_over_ranks(torch.stack(list(divergences.values()))).unbind(1)
-                if float((total / count.clamp(min=1.0)).max()) > self.value_of("target_kl"):
-                    break
+                divergences = {key: torch.zeros(2, device=self.device) for key in rollout.segments}
+            for index, minibatch in enumerate(batch.minibatches(n_minibatches, self.generator)):
+                is_first = epoch == 0 and index == 0
+                self.gradient_step(self.loss, minibatch, even=batch.even, record_norms=is_first)
+                if divergences:
+                    self._add_divergences(divergences, minibatch)
+            if divergences and self._exceeds_target_kl(divergences):
+                break
         if not self.in_critic_burn_in and batch_idx % N_PER_MEASUREMENT == 0:
             self._record_change(minibatch)
 
+    def _add_divergences(self, divergences: dict[StepKey, Tensor], minibatch: Minibatch) -> None:
+        """Add the divergences that the loss of a minibatch has recorded, and their counts."""
+        for step_key, divergence in self.last_recorded("policy_kl").items():
+            divergences[step_key][0] += divergence
+            divergences[step_key][1] += minibatch[step_key].share
+
+    def _exceeds_target_kl(self, divergences: dict[StepKey, Tensor]) -> bool:
+        """True if the mean divergence of a sub-step is above the limit; a collective call.
+
+        Args:
+            divergences: Step key -> [2] sum of the divergences over minibatches, and their number.
+        """
+        total, count = mean_over_ranks(torch.stack(list(divergences.values()))).unbind(1)
+        return float((total / count.clamp(min=1.0)).max()) > self.value_of("target_kl")
+
     @torch.no_grad()
     def _record_change(self, minibatch: Minibatch) -> None:
-        """Record how far the updates on a rollout have moved the policy, on the acts of the last minibatch.
+        """Record how far the updates on a rollout have moved the policy, by the last minibatch.
 
         Doing so in every update would take 3% of the time of training a small network, and 1% after
         every rollout.

@@ -22,9 +22,10 @@ from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, Proba
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, masked_by_network
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption, refuse_exploration_scale
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.modules.target_networks import warn_of_rounding
 from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC, ENTROPY = range(3)
@@ -188,6 +189,7 @@ class SAC(AlgorithmModule):
         """
         super().on_networks_ready()
         policy = self.policy
+        refuse_exploration_scale(type(self).__name__, policy)
         self._heads: dict[str, int] = {}  # "<step key>/<head>" -> index of its entropy coefficient
         for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(nets, f"the policy's network of sub-step {key!r}")
@@ -215,6 +217,11 @@ class SAC(AlgorithmModule):
             fault = "entropy_tuning=True learns log_entropy_coef, which is frozen"
             raise ValueError(f"{fault}: {remedy}")
         return [self.make_optimizer({name: parameters}) for name, parameters in groups.items()]
+
+    def on_fit_start(self) -> None:
+        """Warn if the weights have too few digits for target networks to follow."""
+        super().on_fit_start()
+        warn_of_rounding(self.critic, self.value_of("tau"))
 
     def on_coefficients_set(self) -> None:
         """Set the coefficients to `entropy_coef` if they are not tuned, also in a resumed run."""
@@ -285,7 +292,7 @@ class SAC(AlgorithmModule):
                 log_coef = self.log_entropy_coef.detach()[self._heads[name]]
                 self.record("target_entropy", target, name)
                 self.record("entropy_surplus", surplus, name)
-                self.record("entropy_coef", log_coef.exp(), name)
+                self.record("entropy_coef", self.log_entropy_coef.detach().exp()[self._heads[name]], name)
                 if self.entropy_tuning:
                     self.record("entropy_coef_loss", log_coef * surplus, name)
         return total

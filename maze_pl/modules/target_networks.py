@@ -5,12 +5,16 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 import torch
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
 Network = TypeVar("Network", bound=nn.Module)
 
 _NETWORK = "_network_of_target"
 """Attribute of a target network: its network, in a tuple, as it is not a part of the target."""
+
+LARGEST_GAP = 0.1
+"""Relative difference of weights, lost by rounding, from which `warn_of_rounding` warns."""
 
 
 def target_copy(network: Network) -> Network:
@@ -74,3 +78,23 @@ def soft_update(target: nn.Module, network: nn.Module, tau: float) -> None:
     )
     moving = [(slow, fast) for slow, fast in pairs if slow.is_floating_point()]
     torch._foreach_lerp_([slow for slow, _ in moving], [fast for _, fast in moving], tau)
+
+
+def warn_of_rounding(target: nn.Module, tau: float) -> None:
+    """Warn if a target network cannot follow its network, as its weights have too few digits.
+
+    A step of a weight w by tau * d is lost if it is below half the distance to the next number, which
+    is at most eps * |w|. So differences d of up to eps / (2 * tau) * |w| remain.
+
+    Args:
+        target: The target network, or a network of the same precision.
+        tau: Fraction of the way in an update, see `soft_update`; 0 is not meant to follow.
+    """
+    kinds = {parameter.dtype for parameter in target.parameters() if parameter.is_floating_point()}
+    kind = max(kinds, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
+    gap = torch.finfo(kind).eps / 2 / tau if tau else 0.0
+    if gap > LARGEST_GAP:
+        fault = f"with tau={tau:g}, target networks whose weights are {str(kind).removeprefix('torch.')} hardly follow"
+        lost = f"a weight that differs by less than about {gap:.0%} may not move"
+        remedy = "choose a precision that keeps weights in float32, such as bf16-mixed, or a larger tau"
+        rank_zero_warn(f"{fault}: {lost}; {remedy}")

@@ -19,7 +19,7 @@ from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
-from maze_pl.modules.target_networks import soft_update, target_copy
+from maze_pl.modules.target_networks import soft_update, target_copy, warn_of_rounding
 from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC = range(2)
@@ -161,6 +161,11 @@ class TD3(AlgorithmModule):
                     raise ValueError(f"{where}, but TD3 needs deterministic actions of bounded boxes: {remedy}")
         policy.set_exploration(self._first_noise)
         self.target_policy = target_copy(policy)
+
+    def on_fit_start(self) -> None:
+        """Warn if the weights have too few digits for target networks to follow."""
+        super().on_fit_start()
+        warn_of_rounding(self.target_policy, self.value_of("tau"))
 
     def on_coefficients_set(self) -> None:
         """Let the policy explore with the noise of the next batch."""

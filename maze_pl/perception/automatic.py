@@ -239,19 +239,21 @@ def _are_finite(space: spaces.Box) -> bool:
 
 
 def _has_scale(space: spaces.Box) -> bool:
-    """True for integers whose bounds say something about their size."""
+    """True for integers whose bounds say something about the size of each of them."""
     if not np.issubdtype(space.dtype, np.integer):
         return False
     limits = np.iinfo(space.dtype)  # type: ignore[type-var]  # checked above
     if limits.bits <= 16:
         return True
-    return bool((space.low != limits.min).all() and (space.high != limits.max).all())
+    has_low = limits.min == 0 or bool((space.low != limits.min).all())  # 0 is a bound of unsigned integers
+    return has_low and bool((space.high != limits.max).all())
 
 
 def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
-    """Return the lowest and the highest values of a space, flat."""
+    """Return the lowest and the highest values of a space as numbers, flat."""
     if isinstance(space, spaces.Box):
-        return space.low.flatten(), space.high.flatten()
+        low, high = space.low.flatten(), space.high.flatten()
+        return (low.astype(np.int8), high.astype(np.int8)) if space.dtype == np.bool_ else (low, high)
     if isinstance(space, spaces.Discrete):
         return np.array([space.start]), np.array([space.start + space.n - 1])
     if isinstance(space, spaces.MultiDiscrete):

@@ -9,7 +9,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from maze_pl.agents.network_io import NetworkInput, state_shapes
+from maze_pl.agents.gaussian_exploration import GaussianExploration
+from maze_pl.agents.network_io import LATENT, NetworkInput, state_shapes
 from maze_pl.agents.torch_actor_critic import TorchActorCritic
 from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.agents.torch_shared_state_critic import TorchSharedStateCritic
@@ -80,7 +81,7 @@ class NetworkGraph:
             inner = dict(tensors)
             for name, block in module.perception_blocks.items():
                 self.add_blocks(block, f"{path}{name}.", inner)
-            tensors |= {key: inner[key] for key in (*module.out_keys, *module.state_shapes)}
+            tensors |= {key: inner[key] for key in module.given_keys}
         elif isinstance(module, PerceptionBlock):
             state = getattr(module, "state_shapes", {})
             read = dict(zip(module.in_keys, module.in_shapes, strict=True)) | state
@@ -101,6 +102,18 @@ class NetworkGraph:
             for name, child in module.named_children():
                 self.add_blocks(child, f"{path}{name}.", tensors)
 
+    def add_exploration(self, head: str, exploration: GaussianExploration, tensors: Mapping[str, Box]) -> None:
+        """Add the exploration of a head, which completes the network's output.
+
+        Args:
+            head: Name of the head.
+            exploration: Its exploration.
+            tensors: Key -> box of each output of the network.
+        """
+        read = [tensors[head], tensors[LATENT]] if exploration.is_gsde else [tensors[head]]
+        box = self.add(read, f"{head}_exploration", type(exploration).__name__, (), _sizes(exploration))
+        self.add([box], head, "", (2 * exploration.n_components,))
+
 
 # ------------------------------------------------------------------------------- from networks
 
@@ -111,7 +124,8 @@ def actor_critic_graphs(networks: TorchActorCritic) -> dict[str, NetworkGraph]:
     Returns:
         Name -> graph. Names are `policy` and `critic`, followed by `_<step key>` if there are
         several sub-steps and by `_<agent>` if agents have separate networks. For twin Q-networks,
-        which differ only in weights, the graph shows the first.
+        which differ only in weights, the graph shows the first. Standard deviations that are
+        parameters are part of the policy's graphs.
     """
     spec = networks.policy.spec
     graphs: dict[str, NetworkGraph] = {}
@@ -121,8 +135,9 @@ def actor_critic_graphs(networks: TorchActorCritic) -> dict[str, NetworkGraph]:
     if policy is not None:
         for (key, step), step_networks in zip(spec.steps.items(), policy.networks, strict=True):
             name = _name("policy", key, len(spec.steps))
+            explorations = policy.parts_of(key).explorations
             for agent, network in enumerate(step_networks):
-                graph = network_graph(network, step.observation_space)
+                graph = network_graph(network, step.observation_space, explorations)
                 graphs[_name(name, agent, len(step_networks))] = graph
     critic_networks = _critic_networks(networks.critic, spec)
     for key, (network, space) in critic_networks.items():
@@ -157,7 +172,11 @@ def _first_twin(both: nn.Module) -> nn.Module:
     return copy.deepcopy(both, {id(tensor): tensor.detach()[0] for tensor in tensors})
 
 
-def network_graph(network: nn.Module, observation_space: spaces.Dict) -> NetworkGraph:
+def network_graph(
+    network: nn.Module,
+    observation_space: spaces.Dict,
+    explorations: Mapping[str, GaussianExploration] | None = None,
+) -> NetworkGraph:
     """Return the graph of a network's blocks; everything outside of blocks is one box.
 
     The network runs once on zeros, in evaluation mode, without changing random generators.
@@ -165,6 +184,8 @@ def network_graph(network: nn.Module, observation_space: spaces.Dict) -> Network
     Args:
         network: Takes a dict of observations and returns a dict of tensors.
         observation_space: Its observations.
+        explorations: Head -> exploration that completes the network's output, for some heads of a
+            policy; those without parameters are left out.
 
     Example:
         >>> from maze_pl.perception import FlattenConcatStateValueNet
@@ -176,7 +197,12 @@ def network_graph(network: nn.Module, observation_space: spaces.Dict) -> Network
     device = NetworkInput(network).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         output = on_zeros(network, observation_space)
-    graph = NetworkGraph(type(network).__name__, _sizes(network))
+    of_network = _sizes(network)
+    learned = {head: part for head, part in (explorations or {}).items() if _sizes(part)}
+    parameters = dict(of_network)
+    for exploration in learned.values():
+        parameters |= _sizes(exploration)
+    graph = NetworkGraph(type(network).__name__, parameters)
     inputs = {name: space.shape or () for name, space in observation_space.items()}
     inputs |= state_shapes(network)
     tensors = {key: graph.add((), key, "", shape) for key, shape in inputs.items()}
@@ -184,7 +210,7 @@ def network_graph(network: nn.Module, observation_space: spaces.Dict) -> Network
     in_blocks: set[int] = set()
     for box in graph.boxes:
         in_blocks.update(box.parameters)
-    others = {key: size for key, size in graph.parameters.items() if key not in in_blocks}
+    others = {key: size for key, size in of_network.items() if key not in in_blocks}
     missing = [key for key in output if key not in tensors or tensors[key].layer == 0]
     if others or missing:
         read = {source for source, _ in graph.edges}
@@ -192,10 +218,12 @@ def network_graph(network: nn.Module, observation_space: spaces.Dict) -> Network
         for key, tensor in tensors.items():
             if tensor not in read and (key in missing or key not in output):
                 unread.append(tensor)
-        name = "network" if others == graph.parameters else "all else"
+        name = "network" if others == of_network else "all else"
         box = graph.add(unread, name, graph.network, (), others)
         for key in missing:
-            graph.add([box], key, "", tuple(output[key].shape[1:]))
+            tensors[key] = graph.add([box], key, "", tuple(output[key].shape[1:]))
+    for head, exploration in learned.items():
+        graph.add_exploration(head, exploration, tensors)
     return graph
 
 

@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from maze_pl.config.search_path import ConfigurationError, suggestion
+from maze_pl.core.metrics_table import STEP_COLUMN, WALL_CLOCK_COLUMN
 from maze_pl.reports.run_groups import RunGroup
 from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
-from maze_pl.runs.metrics import STEP_COLUMN, WALL_CLOCK_COLUMN, Column, read_columns, wall_clock
+from maze_pl.runs.metrics import Column, read_columns, wall_clock
 from maze_pl.runs.step_units import ENV_STEPS, step_units_of
 
 XAxis = Literal["env_steps", "wall_clock"]

@@ -5,8 +5,9 @@ from typing import Any, ClassVar, Literal
 
 from maze_pl.collect.engines import Engine
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.checks import check_count
 from maze_pl.datamodules.environments import Env, EnvironmentDataModule
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, check_count
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.rllib.environment_source import EnvironmentSource
 from maze_pl.rllib.iteration import RLlibIteration

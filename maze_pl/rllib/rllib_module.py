@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.spec import Spec
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption
+from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
 from maze_pl.modules.run_module import RunModule
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer
 from maze_pl.rllib.algorithm_options import AlgorithmOptions, OptionValue, configuration_of
@@ -109,6 +109,8 @@ class RLlibModule(AlgorithmModule):
         """Refuse networks that RLlib cannot train."""
         super().on_networks_ready()
         require_trainable(self.networks)
+        if not self.learns_values:
+            refuse_exploration_scale(type(self).__name__, self.policy)
 
     def configure_optimizers(self) -> Optimizer:
         """Return the optimiser that takes over the weights."""

@@ -20,9 +20,16 @@ from maze_pl.core.provenance import PROVENANCE_VARIABLE
 from maze_pl.modules.random_state import global_random_state, restore_random_state
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from maze_pl.system.lost_process import LostProcessError
-from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, StoppedBySignal, StopSignals
+from maze_pl.system.signals import (
+    MAIN_PROCESS_VARIABLE,
+    StoppedBySignal,
+    StopSignals,
+    follow_main_process,
+    is_launched_rank,
+)
 
-_VARIABLES: Final = (RUN_DIR_VARIABLE, PROVENANCE_VARIABLE, MAIN_PROCESS_VARIABLE, "PL_GLOBAL_SEED", "PL_SEED_WORKERS")
+_OF_RANKS: Final = (RUN_DIR_VARIABLE, PROVENANCE_VARIABLE, MAIN_PROCESS_VARIABLE)
+_VARIABLES: Final = (*_OF_RANKS, "PL_GLOBAL_SEED", "PL_SEED_WORKERS")
 _TURN: Final = threading.RLock()
 """Commands take turns: random generators and standard output belong to the process."""
 
@@ -49,10 +56,17 @@ def run_command(
         ConfigurationError: The command asks for something impossible.
         KeyboardInterrupt: INT has stopped it, after it has saved its state.
     """
-    with _own_process_state(is_silent), StopSignals() as signals, _as_configuration_errors():
+    with (
+        _own_process_state(is_silent),
+        StopSignals(deferred=follow_main_process()) as signals,
+        _as_configuration_errors(),
+    ):
         try:
-            done = fit.carry_out(_prepared(command, objects), command, signals)
+            with contextlib.chdir(os.getcwd()):  # environments may change it
+                done = fit.carry_out(_prepared(command, objects), command, signals)
         except StoppedBySignal:
+            if is_launched_rank():  # the process that launched it reports the end
+                raise
             if on_end is not None:
                 on_end(os.environ.get(RUN_DIR_VARIABLE, ""))
             if signals.received == signal.SIGINT:
@@ -60,7 +74,7 @@ def run_command(
             raise
     if on_end is not None:
         on_end(done.run_dir or "")
-    if signals.received:
+    if signals.received and not is_launched_rank():
         stop = KeyboardInterrupt() if signals.received == signal.SIGINT else StoppedBySignal(signals.received)
         raise stop
     return done
@@ -129,12 +143,17 @@ def _as_configuration_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_process_state(is_silent: bool) -> Iterator[None]:
-    """Wait for the turn of this thread, and restore random generators and environment variables on exit."""
+    """Wait for the turn of this thread, and restore random generators and environment variables on exit.
+
+    A rank that Lightning has launched by running the script again keeps the variables that name the main process
+    and its run.
+    """
     with _TURN, contextlib.ExitStack() as undo:
         before = {name: os.environ.get(name) for name in _VARIABLES}
         state = global_random_state(torch.device("cpu"))
         undo.enter_context(silenced(is_silent))
-        for name in _VARIABLES:
+        kept = _OF_RANKS if is_launched_rank() else ()
+        for name in set(_VARIABLES).difference(kept):
             os.environ.pop(name, None)
         try:
             yield

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -20,6 +22,10 @@ from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ActionMasksWrapper, SplitActionsWrapper
 from maze_pl_runtime import Policy
 from maze_pl_runtime.bundle_file import MANIFEST
+
+_NAME_OFFSET: Final = 30  # of a member's name in an archive
+_ARCHIVE_DAMAGES: Final = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error)
+"""Errors of `zipfile` for files that are not archives, and for damaged lists of members."""
 
 
 class BundlePolicy:
@@ -151,11 +157,18 @@ def _require_no_temperature(temperature: float) -> None:
 
 
 def is_bundle(path: str | Path) -> bool:
-    """True if a file is a bundle, which may be damaged."""
-    if not Path(path).is_file() or not zipfile.is_zipfile(path):
+    """True if a file is a bundle, which may be damaged, cut off or empty."""
+    if not Path(path).is_file():
         return False
-    with zipfile.ZipFile(path) as archive:
+    with Path(path).open("rb") as file:
+        start = file.read(_NAME_OFFSET + len(MANIFEST))
+    if not start:
+        return Path(path).suffix != ".ckpt"
+    if start[_NAME_OFFSET:] == MANIFEST.encode():  # the first member of a bundle
+        return True
+    with contextlib.suppress(*_ARCHIVE_DAMAGES), zipfile.ZipFile(path) as archive:
         return MANIFEST in archive.namelist()
+    return False
 
 
 def bundle_policy(policy: Any) -> BundlePolicy | None:

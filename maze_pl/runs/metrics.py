@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.metrics_table import STEP_COLUMN, WALL_CLOCK_COLUMN, metrics_rows
 
 if TYPE_CHECKING:
     import pandas
 
 METRICS_FILE: Final = "metrics.csv"
-STEP_COLUMN: Final = "step"
-"""Column of `metrics.csv` with the env steps of a row."""
-WALL_CLOCK_COLUMN: Final = "time_wall_clock"
-"""Column of `metrics.csv` with the seconds that the run has taken up to a row, over all its commands."""
 
 Column = np.ndarray[Any, np.dtype[np.float64]]
 """Values of a statistic, NaN where a row has none."""
@@ -38,42 +34,19 @@ def read_columns(run: str | Path) -> dict[str, Column]:
     """
     path = Path(run, METRICS_FILE) if Path(run).is_dir() else Path(run)
     try:
-        text = path.read_bytes().decode("utf-8")
+        names, rows = metrics_rows(path.read_bytes())
     except FileNotFoundError:
         remedy = "it appears after the first epoch of `maze-pl fit`"
         raise ConfigurationError(f"{path} does not exist: {remedy}") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is damaged: {error}") from error
-    lines = text.split("\n")[:-1]  # the last line is complete only with a line break
-    try:
-        rows = list(csv.reader(lines, strict=True))
-    except csv.Error as error:
-        raise ConfigurationError(f"{path} is damaged: {error}") from error
-    if not rows:
+    except ValueError as error:
+        raise ConfigurationError(f"{path} {error}") from error
+    if not names:
         raise ConfigurationError(f"{path} is empty: it has no statistics yet")
-    return _columns(path, rows[0], rows[1:])
-
-
-def _columns(path: Path, names: list[str], rows: list[list[str]]) -> dict[str, Column]:
-    """Convert rows of texts to columns of numbers."""
-    if STEP_COLUMN not in names or len(set(names)) < len(names):
-        fault = f"its first line must name different columns, one of them {STEP_COLUMN!r}"
-        raise ConfigurationError(f"{path} has no metrics of maze_pl: {fault}")
     table = np.full((len(rows), len(names)), np.nan)
-    for index, row in enumerate(rows):
-        if len(row) != len(names):
-            fault = f"line {index + 2} has {len(row)} values for {len(names)} columns"
-            raise ConfigurationError(f"{path} is damaged: {fault}")
-        for column, value in enumerate(row):
-            if not value:
-                continue
-            try:
-                table[index, column] = float(value)
-            except ValueError:
-                fault = f"line {index + 2} has {value[:40]!r} for {names[column]}, which is not a number"
-                raise ConfigurationError(f"{path} is damaged: {fault}") from None
+    for index, cells in enumerate(rows):
+        table[index] = [float(cell) if cell else np.nan for cell in cells]
     return {name: table[:, column] for column, name in enumerate(names)}
 
 
@@ -125,8 +98,9 @@ def read_metrics(run: str | Path) -> pandas.DataFrame:
 def tensorboard_to_dataframe(path: str | Path) -> pandas.DataFrame:
     """Read the numbers of a TensorBoard log: a column for each name, a row for each env step count.
 
-    Points that a resumed run has replaced are left out, as in TensorBoard. TensorBoard keeps
-    numbers in single precision; `metrics.csv` has all digits, see `read_metrics`.
+    Points that a resumed run has replaced are left out, as in TensorBoard; so is a last point that
+    is incomplete, as while a run writes it. TensorBoard keeps numbers in single precision;
+    `metrics.csv` has all digits, see `read_metrics`.
     `maze_pl.tensorboard_to_pandas` is another name of this function.
 
     Example:
@@ -137,21 +111,20 @@ def tensorboard_to_dataframe(path: str | Path) -> pandas.DataFrame:
         path: A run directory, a folder of event files, or an event file.
 
     Raises:
-        ConfigurationError: There are no event files, or pandas is not installed.
+        ConfigurationError: There are no event files, one is damaged, or pandas is not installed.
     """
     pandas = _pandas("tensorboard_to_dataframe")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from maze_pl.runs.event_files import read_scalars
 
     path = Path(path)
     folder = path / "tensorboard" if (path / "tensorboard").is_dir() else path
-    if not folder.is_file() and not any(folder.glob("events.out.tfevents.*")):
+    files = [folder] if folder.is_file() else sorted(folder.glob("events.out.tfevents.*"))
+    if not files:
         raise ConfigurationError(f"there is no TensorBoard log in {path}")
-    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
     columns = {}
-    for tag in sorted(events.Tags()["scalars"]):
-        points = events.Scalars(tag)
-        values = [point.value for point in points]
-        column = pandas.Series(values, [point.step for point in points], dtype=float)
+    for tag, points in sorted(read_scalars(files).items()):
+        values = [value for _, value in points]
+        column = pandas.Series(values, [step for step, _ in points], dtype=float)
         columns[tag] = column[~column.index.duplicated(keep="last")]
     return pandas.DataFrame(columns).sort_index().rename_axis("env_steps")
 
@@ -163,7 +136,7 @@ def tensorboard_to_pandas(path: str | Path) -> pandas.DataFrame:
         path: A run directory, a folder of event files, or an event file.
 
     Raises:
-        ConfigurationError: There are no event files, or pandas is not installed.
+        ConfigurationError: There are no event files, one is damaged, or pandas is not installed.
     """
     return tensorboard_to_dataframe(path)
 

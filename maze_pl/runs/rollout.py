@@ -12,6 +12,7 @@ import gymnasium
 import torch
 from tqdm import tqdm
 
+from maze_pl.agents.input_range import unreadable
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.actor_id import StepKey
@@ -26,6 +27,7 @@ from maze_pl.envs import wrappers as ours
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.building import Env, load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.kept_frames import KeptFrames
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
@@ -35,7 +37,8 @@ from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.bundle_policy import bundle_policy, without_wrappers
 from maze_pl.runs.policies import make_policy
 from maze_pl.runs.searching import MakeSearchable, make_search_policy, searchable
-from maze_pl.search import SearchError, SearchOptions
+from maze_pl.search import SearchError, SearchOptions, SearchPolicy
+from maze_pl.search.simulation import is_of_simulation
 from maze_pl.system.time_limit import time_limit_to_make
 
 _N_ESTIMATION_SAMPLES = 1000
@@ -160,6 +163,7 @@ class _Player:
         self._keeps_wrappers = keeps_wrappers
         self._asks_for_envs = isinstance(policy, EnvPolicy)  # asking a protocol for each act takes long
         self._asks_for_states = isinstance(policy, MazeStatePolicy)
+        self._guide = policy.policy if isinstance(policy, SearchPolicy) else policy
         self.seed = seed
         self.acting = acting
         options: Any = {"seed": derive_seed(seed, "rollout"), "autoreset": False, "seed_by_env": False}
@@ -190,18 +194,21 @@ class _Player:
         if self._asks_for_states and batch.episode_index is not None:
             envs = (batch.episode_index - self.first).tolist()
             batch.maze_state = self.vector.of_each(methodcaller("get_simulation_state"), envs)
+        key = batch.step_key
         try:
+            if fault := unreadable(self._guide, key, batch.observation):
+                raise EnvContractError(f"{fault} (sub-step {key!r})")
             step: PolicyStep = self.policy.act(batch, generator=generator, **self.acting)
-            if batch.step_key not in self._checked:
+            if key not in self._checked:
                 self._check(batch, step)
-                self._checked.add(batch.step_key)
-        except (MaskError, SearchError):
+                self._checked.add(key)
+        except (EnvContractError, MaskError, SearchError):
             raise
         except Exception as error:
             is_own = type(self.policy).__module__.startswith("maze_pl.")
-            if batch.step_key in self._checked or not is_own:
-                raise  # the traceback of a user's policy shows its cause
-            fault = f"{type(self.policy).__name__} is not a policy for sub-step {batch.step_key!r}"
+            if key in self._checked or not is_own or is_of_simulation(error):
+                raise  # the traceback of a user's policy or environment shows its cause
+            fault = f"{type(self.policy).__name__} is not a policy for sub-step {key!r}"
             raise ValueError(f"{fault} with observations {[*batch.observation]}: {error}") from error
         return step
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.tables import merged_names
 
 if TYPE_CHECKING:
@@ -62,29 +63,53 @@ def read_episode_table(path: Path) -> dict[str, EpisodeRow]:
     """Read a table of episodes: episode id -> its line.
 
     In tables of earlier versions, the column of a KPI may have the name of a previous column.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is damaged.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *lines = [cells for cells in csv.reader(file) if cells] or [[]]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is damaged: {error}") from error
+    header = lines[0][1] if lines else []
     found: dict[str, EpisodeRow] = {}
-    for cells in lines:
-        values: dict[str, str] = {}
-        kpis: dict[str, float] = {}
-        for name, cell in zip(header, cells, strict=False):
-            if name in _COLUMNS and name not in values:
-                values[name] = cell
-            elif cell:
-                kpis[_kpi_of(name)] = float(cell)
-        if len(cells) > len(header):  # some without a name: the others may be in wrong columns
-            kpis = {}
-        if values.get("episode_id"):
-            seed, total = values.get("seed", ""), values.get("return", "")
-            found[values["episode_id"]] = EpisodeRow(
-                values.get("episode", ""),
-                int(seed) if seed.isdigit() else None,
-                float(total) if total else None,
-                kpis,
-            )
+    for number, cells in lines[1:]:
+        try:
+            episode_id, row = _row_of(header, cells)
+        except ValueError as error:
+            raise ConfigurationError(f"{path} is damaged: line {number}: {error}") from error
+        if episode_id:
+            found[episode_id] = row
     return found
+
+
+def _row_of(header: Sequence[str], cells: Sequence[str]) -> tuple[str, EpisodeRow]:
+    """Return the id of the episode in a line, "" if it has none, and the line.
+
+    Raises:
+        ValueError: The return or a KPI is not a number.
+    """
+    values: dict[str, str] = {}
+    kpis: dict[str, float] = {}
+    for name, cell in zip(header, cells, strict=False):
+        if name in _COLUMNS and name not in values:
+            values[name] = cell
+        elif cell:
+            kpis[_kpi_of(name)] = float(cell)
+    if len(cells) > len(header):  # some without a name: the others may be in wrong columns
+        kpis = {}
+    seed, total = values.get("seed", ""), values.get("return", "")
+    row = EpisodeRow(
+        values.get("episode", ""),
+        int(seed) if seed.isdecimal() else None,
+        float(total) if total else None,
+        kpis,
+    )
+    return values.get("episode_id", ""), row
 
 
 def _column_of(kpi: str) -> str:

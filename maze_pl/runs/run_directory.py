@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +31,7 @@ def run_directory(
     undo: contextlib.ExitStack,
     is_training: bool = True,
 ) -> str:
-    """Return the directory of this run, the same in all processes of this machine.
+    """Return the directory of this run as the user would write it, the same in all processes of this machine.
 
     Args:
         resumed: Directory of the run that is resumed, if any.
@@ -49,8 +50,8 @@ def run_directory(
         remedy = f"use --run_dir for a directory elsewhere, such as --run_dir {experiment}"
         raise ConfigurationError(f"{fault}; {remedy}")
     if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
-        return os.environ[RUN_DIR_VARIABLE]
-    if resumed is not None:
+        path = Path(os.environ[RUN_DIR_VARIABLE])
+    elif resumed is not None:
         path = Path(resumed)
     elif requested is None:
         path = new_directory(Path(OUTPUT_FOLDER, experiment or "run"), is_first, undo)
@@ -59,8 +60,14 @@ def run_directory(
         if is_first:
             require_empty(path, is_training)
         undo.enter_context(removed_if_empty(path))
-    os.environ[RUN_DIR_VARIABLE] = str(path)
-    return str(path)
+    shown = str(path)
+    absolute = str(path.absolute())  # environments may change the current folder
+    if "torch" in sys.modules:  # ranks of an earlier run of this process may still be connected
+        from maze_pl.system.ranks import from_first_rank
+
+        shown, absolute = from_first_rank((shown, absolute))
+    os.environ[RUN_DIR_VARIABLE] = absolute
+    return shown
 
 
 def require_empty(path: Path, is_training: bool = True) -> None:
@@ -114,7 +121,7 @@ def new_directory(experiment: Path, is_made: bool, undo: contextlib.ExitStack) -
             number += 1
             path = experiment / f"{now}-{number}"
         else:
-            undo.callback(_remove_empty, [path])
+            undo.callback(_remove_empty, [path.absolute()])
             return path
 
 
@@ -125,6 +132,7 @@ def removed_if_empty(path: Path) -> Iterator[None]:
     Args:
         path: The directory; parts that exist before the block are left alone.
     """
+    path = path.absolute()
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield
@@ -178,7 +186,8 @@ def claimed(path: Path, keeps_lock_file: bool = True) -> Iterator[None]:
     Raises:
         ConfigurationError: The directory cannot be written, or another process writes to it.
     """
-    lock_file = path / _LOCK
+    folder = path.absolute()
+    lock_file = folder / _LOCK
     with contextlib.ExitStack() as stack:
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -195,11 +204,11 @@ def claimed(path: Path, keeps_lock_file: bool = True) -> Iterator[None]:
         try:
             lock.truncate(0)
             lock.write(f"{os.getpid()}\n".encode())
-            for folder in (path, path / "checkpoints"):
-                for part in folder.glob(f".*{PART_SUFFIX}"):  # left by a killed process
+            for parent in (folder, folder / "checkpoints"):
+                for part in parent.glob(f".*{PART_SUFFIX}"):  # left by a killed process
                     part.unlink()
-            with removed_if_empty(path / "checkpoints"):
+            with removed_if_empty(folder / "checkpoints"):
                 yield
         finally:
-            if not keeps_lock_file or list(path.iterdir()) == [lock_file]:
+            if not keeps_lock_file or list(folder.iterdir()) == [lock_file]:
                 lock_file.unlink()

@@ -1,12 +1,12 @@
 """Results of runs that differ only in their seed: read from the directories, summarised, and written."""
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from maze_pl.core.metrics_table import metrics_rows
 from maze_pl.runs.intervals import CONFIDENCE, Estimate, estimate
 from maze_pl.runs.step_units import step_unit_of
 from maze_pl.runs.tables import aligned, interval_text, number_text
@@ -87,10 +87,9 @@ def read_values(metrics: Path) -> dict[str, float]:
         Name of the statistic -> value; empty without a file, or if it is damaged.
     """
     try:
-        with metrics.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        return _values(rows, step_unit_of(metrics.parent))
-    except (OSError, ValueError, KeyError, TypeError, csv.Error):  # the last four of a damaged file
+        names, rows = metrics_rows(metrics.read_bytes())
+        return _values([dict(zip(names, cells, strict=True)) for cells in rows], step_unit_of(metrics.parent))
+    except (OSError, ValueError):  # the latter of a damaged file
         return {}
 
 

@@ -1,12 +1,39 @@
 """A copy of an environment, in which actions are tried."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import Array
 from maze_pl.envs.structured_env import Action
 from maze_pl.search.search_error import SearchError
+
+_NOTE: Final = "This happened in a copy of the environment, in which search tried an action."
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def is_of_simulation(error: Exception) -> bool:
+    """True for an error of an environment in which search tried actions."""
+    return _NOTE in getattr(error, "__notes__", ())
+
+
+def _noted(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Add a note to the errors of an environment, by which `is_of_simulation` knows them."""
+
+    @wraps(function)
+    def noted(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return function(*args, **kwargs)
+        except SearchError:
+            raise
+        except Exception as error:
+            error.add_note(_NOTE)
+            raise
+
+    return noted
 
 
 class Simulation:
@@ -33,6 +60,7 @@ class Simulation:
         self.total = self.reward = 0.0
         self.env_steps = self.n_acts = 0
 
+    @_noted
     def start(self, env: Any, observation: Mapping[str, Array], seed: int) -> None:
         """Start in the state of an environment; random events in its future are drawn again.
 
@@ -57,6 +85,7 @@ class Simulation:
         self.total = self.reward = 0.0
         self.env_steps = self.n_acts = 0
 
+    @_noted
     def become(self, other: "Simulation") -> None:
         """Continue as another simulation, with the same future."""
         self.env.clone_from(other.env)
@@ -75,6 +104,7 @@ class Simulation:
         """True if no environment step has begun that is not complete."""
         return bool(self.env.context.env_step_incremented) or not self.n_acts
 
+    @_noted
     def step(self, action: Action) -> None:
         """Perform an act."""
         before = self.env.get_env_time()

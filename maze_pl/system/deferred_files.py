@@ -9,7 +9,7 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Final
 
-from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place_together
+from maze_pl.system.atomic_files import part_path, put_in_place_together
 
 _MOST_PENDING: Final = 256
 _EXIT_PRIORITY: Final = 10  # while modules are whole, and before multiprocessing ends its helpers
@@ -60,7 +60,7 @@ class DeferredFiles:
         """
         self._raise_error()
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}-{next(self._numbers)}{PART_SUFFIX}")
+        part = part_path(path, next(self._numbers))
         try:
             yield part
         except BaseException:

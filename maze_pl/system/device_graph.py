@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -66,7 +67,7 @@ class DeviceGraph:
 
     def _record(self, device: torch.device, generator: torch.Generator | None) -> None:
         current = torch.cuda.current_stream(device)
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream = _side_stream(torch.cuda.current_device())
         stream.wait_stream(current)
         try:
             with torch.cuda.stream(stream):
@@ -81,7 +82,9 @@ class DeviceGraph:
         graph = torch.cuda.CUDAGraph()
         if generator is not None:
             graph.register_generator_state(generator)
-        with _restored_after_failures(device), torch.cuda.graph(graph, stream=stream):
+        # Other threads, such as those of loggers and of NCCL, may use the device in the meantime.
+        recording = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
+        with _restored_after_failures(device), recording:
             self.outputs = self._function()
         self._graph = graph
 
@@ -102,6 +105,16 @@ def uses_graphs(device: torch.device) -> bool:
 def random_devices(device: torch.device) -> list[torch.device]:
     """Return the devices whose global generators `torch.random.fork_rng` is to save, besides the CPU."""
     return [device] if device.type == "cuda" else []
+
+
+@cache
+def _side_stream(index: int) -> torch.cuda.Stream:
+    """Return the stream on which all graphs of a CUDA device are recorded.
+
+    Libraries keep a workspace for each stream, such as 32 MiB of cuBLAS on an H200. Graphs can
+    share it, as they are replayed one after the other.
+    """
+    return torch.cuda.Stream(torch.device("cuda", index))  # type: ignore[no-untyped-call]
 
 
 @contextmanager

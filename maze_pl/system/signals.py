@@ -2,15 +2,16 @@
 
 Until training begins there is nothing to save, so a signal ends the command immediately. From then
 on it is only noted, and the callback `StopOnSignal` ends training at a point from which it can be
-resumed exactly. A rollout or an evaluation that takes too long after a signal is abandoned.
+resumed exactly. A rollout or an evaluation that takes too long after a signal, or fails, is abandoned.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final, Self
 
@@ -22,10 +23,12 @@ STARTER_VARIABLE: Final = "MAZE_PL_STARTER"
 """Environment variable with the process id of the command that started this command."""
 PATIENCE: Final = 20.0
 """Seconds for which a rollout or an evaluation may continue after a signal."""
+_FOLLOWER: Final = "maze_pl-main-process"  # name of a thread
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_TELL: Final = 3.0  # for a rank to report that its launcher is gone
 _SECONDS_FOR_FIRST_RANK: Final = 1.0  # additional patience of other ranks
 _SECONDS_TO_FOLLOW: Final = 0.1
+_SECONDS_TO_ARRIVE: Final = 0.1  # from the first to the last process that gets the same signal
 _SECONDS_OF_ONE_SIGNAL: Final = 1.0  # a terminal, `timeout` and process managers may deliver the same one twice
 
 
@@ -58,6 +61,7 @@ class StopSignals:
         may_interrupt: Whether the process may be ended now: nothing is being learned or written.
         has_interrupted: Whether the process was ended in this way.
         place: Place in the user's code at which it was ended then; "" if there is none.
+        failure: Description of the error that ended the rollout or the evaluation instead; "" if none did.
         is_reported: Whether another rank has reported that and why the run is stopped.
         is_passed_on: Whether this process only waits for its training child processes, and passes
             signals on.
@@ -71,7 +75,7 @@ class StopSignals:
         self.on_signal: Callable[[int], None] | None = None
         self.patience = patience
         self.may_interrupt = self.has_interrupted = self.is_reported = False
-        self.place = ""
+        self.place = self.failure = ""
         self._former_alarm: Any = None
         self._since, self._process = 0.0, os.getpid()
         self._former: dict[int, Any] = {}
@@ -154,6 +158,23 @@ class StopSignals:
             self.may_interrupt, self.has_interrupted = False, True
             raise StoppedBySignal(self.received)
 
+    def abandon(self, error: Exception) -> StoppedBySignal:
+        """Return the exception that ends a rollout or an evaluation which has failed after a signal.
+
+        Args:
+            error: The failure.
+        """
+        self._cancel_alarm()
+        if self.deferred and not self.has_interrupted:
+            if not _is_first_rank():
+                time.sleep(_SECONDS_FOR_FIRST_RANK)  # in which it ends this rank if it has failed, too
+            lines = str(error).strip().splitlines() or [""]
+            self.failure = f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
+            if "Traceback" in lines[0]:  # of a worker process
+                self.failure = lines[-1]
+            self.may_interrupt, self.has_interrupted = False, True
+        return StoppedBySignal(self.received)
+
     def _cancel_alarm(self) -> None:
         if self._former_alarm is not None:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -168,6 +189,29 @@ class StopSignals:
             if child.pid is not None:
                 os.kill(child.pid, number)
         return bool(children)
+
+
+@contextlib.contextmanager
+def abandoned_after_signal() -> Iterator[None]:
+    """Let an error of environments end this process by the signal that it has received before, if any.
+
+    The processes that an environment has started get the signals that are sent to all processes of a
+    run, too, and may end by them.
+
+    Raises:
+        StoppedBySignal: There was an error after a signal.
+    """
+    try:
+        yield
+    except Exception as error:
+        signals = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        if not isinstance(signals, StopSignals):
+            raise
+        if not signals.received:
+            time.sleep(_SECONDS_TO_ARRIVE)
+        if not signals.received:
+            raise
+        raise signals.abandon(error) from error
 
 
 def _taken_by_child() -> StopSignals:
@@ -207,7 +251,8 @@ def follow_main_process() -> bool:
     if not is_launched_rank():
         os.environ[MAIN_PROCESS_VARIABLE] = str(os.getpid())
         return False
-    threading.Thread(target=_end_with_main_process, daemon=True, name="maze_pl-main-process").start()
+    if all(thread.name != _FOLLOWER for thread in threading.enumerate()):
+        threading.Thread(target=_end_with_main_process, daemon=True, name=_FOLLOWER).start()
     return True
 
 

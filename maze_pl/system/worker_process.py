@@ -6,6 +6,7 @@ sockets, and shared memory is unnamed before its first use.
 
 import contextlib
 import io
+import logging
 import multiprocessing
 import os
 import pickle
@@ -30,8 +31,10 @@ from maze_pl.system.forked import end_if_forked
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 """Its `RawArray`s are unnamed shared memory, which is freed with the last process that uses it."""
 
+_LOGGER: Final = logging.getLogger(__name__)
 _PASSED_OVER: Final = (signal.SIGINT, signal.SIGTERM)
-_SECONDS_TO_END: Final = 2.0
+_SECONDS_TO_END: Final = 2.0  # after errors and signals
+_SECONDS_TO_CLOSE: Final = 60.0  # for simulators that take long to shut down
 _NO_GUARD: Final = (
     " before it was ready. Worker processes import the script that starts them: the likely cause is code that does not "
     'stand below `if __name__ == "__main__":`; otherwise see the output above'
@@ -85,7 +88,7 @@ def prepare_workers(owner: object, workers: "Workers", preloaded: Iterable[str])
             runs.
     """
     # Also at exit: multiprocessing would wait for the workers forever.
-    Finalize(owner, end_workers, (workers,), exitpriority=10)
+    Finalize(owner, end_workers, (workers, _SECONDS_TO_END), exitpriority=10)
     CONTEXT.set_forkserver_preload(list(preloaded))
     resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_OVER)
@@ -95,7 +98,21 @@ def prepare_workers(owner: object, workers: "Workers", preloaded: Iterable[str])
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def _work(connection: Connection, explain: Any, run_dir: dict[str, str], long_jobs: bool, *shared: Any) -> None:
+def _environment() -> dict[str, str]:
+    """Return the present environment variables, with the absolute path of the run directory."""
+    environment = dict(os.environ)
+    if RUN_DIR_VARIABLE in environment:
+        environment[RUN_DIR_VARIABLE] = str(output_folder("").absolute())
+    return environment
+
+
+def _work(
+    connection: Connection,
+    explain: Any,
+    environment: dict[str, str],
+    long_jobs: bool,
+    *shared: Any,
+) -> None:
     """Make an object and call its methods until the other side hangs up.
 
     INT and TERM, which are sent to whole process groups, have no effect here: the parent ends this
@@ -110,7 +127,8 @@ def _work(connection: Connection, explain: Any, run_dir: dict[str, str], long_jo
     Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
     served, pickled = None, dumps if long_jobs else pickle.dumps
     try:
-        os.environ.update(run_dir)  # the fork server keeps its original variables
+        os.environ.clear()  # of the variables of the time at which the fork server was started
+        os.environ.update(environment)
         make, read = connection.recv_bytes(), _messages(connection).__next__
         if long_jobs:  # a thread drains messages, so that the sender never blocks
             queue: SimpleQueue[Any] = SimpleQueue()
@@ -140,6 +158,8 @@ def _end_with(parent: Any) -> None:
 class WorkerProcess:
     """A process that makes an object and calls its methods; `prepare_workers` must have been called.
 
+    It has the environment variables that this process has when it starts it.
+
     Args:
         make: Result of `dumps` for a callable that returns the object, which must have a method
             `close`.
@@ -158,9 +178,10 @@ class WorkerProcess:
 
     def __init__(self, make: bytes, shared: Iterable[Any], explain: Any, name: str, long_jobs: bool) -> None:
         self._is_ready, self._dumps = False, dumps if long_jobs else pickle.dumps
+        self._n_unanswered = 1  # the answer to `make` included
         self.connection, theirs = CONTEXT.Pipe()
-        run_dir = {RUN_DIR_VARIABLE: str(output_folder("").absolute())} if RUN_DIR_VARIABLE in os.environ else {}
-        self.process = CONTEXT.Process(target=_work, args=(theirs, explain, run_dir, long_jobs, *shared), name=name)
+        arguments = (theirs, explain, _environment(), long_jobs, *shared)
+        self.process = CONTEXT.Process(target=_work, args=arguments, name=name)
         self.process.start()
         self.ends: list[Any] = [self.connection, self.process.sentinel]
         self._messages = _messages(self.connection)
@@ -168,10 +189,17 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead, as `receive` will report
             self.connection.send_bytes(make)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it has answered everything, without an error."""
+        return self._n_unanswered == 0
+
     def send(self, method: str, *arguments: Any) -> None:
         """Request a method call."""
+        message = self._dumps((method, arguments))
+        self._n_unanswered += 1
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(self._dumps((method, arguments)))
+            self.connection.send_bytes(message)
 
     def receive(self, patience: Callable[[], float] | None = None) -> Any:
         """Wait for the next answer.
@@ -196,20 +224,34 @@ class WorkerProcess:
             end = "its process hung up" if code is None else f"its process died with exit code {code}"
             return ("died", end) if self._is_ready or (code or 0) < 0 else ("failed", end + _NO_GUARD)
         self._is_ready = True
-        return message()
+        kind, content = message()
+        self._n_unanswered -= kind in ("ready", "result")
+        return kind, content
 
 
 Workers = list[WorkerProcess] | dict[WorkerProcess, Any]
 
 
-def end_workers(workers: Workers) -> None:
-    """End processes, gracefully first, then by killing them, and clear the collection."""
+def end_workers(workers: Workers, seconds: float | None = None) -> None:
+    """End processes, gracefully first, then by killing them with a warning; clear the collection.
+
+    Args:
+        workers: The processes.
+        seconds: Time that all of them have to close what they serve. None is a minute if all are
+            idle, and 2 s if there was an error, or a call is abandoned.
+    """
+    if seconds is None:
+        are_idle = all(worker.is_idle for worker in workers)
+        seconds = _SECONDS_TO_CLOSE if are_idle else _SECONDS_TO_END
     for worker in workers:
         worker.connection.close()
-    deadline = time.monotonic() + _SECONDS_TO_END
+    deadline = time.monotonic() + seconds
     for process in [worker.process for worker in workers]:
         process.join(timeout=max(0.0, deadline - time.monotonic()))
         if process.is_alive():
+            name = f"{process.name} (process {process.pid})"
+            fault = f"{name} did not end within {seconds:g} s and is killed"
+            _LOGGER.warning(f"{fault}; its environments may not have been closed")
             process.kill()
             process.join()
     workers.clear()

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import csv
 import importlib.util
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -122,11 +123,12 @@ def _episodes_of_folder(folder: Path) -> dict[tuple[str, float], list[EventRows]
     """
     episodes: dict[tuple[str, float], list[EventRows]] = {}
     for path in sorted(folder.glob("*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
-            try:
-                lines = [line for line in csv.reader(file) if line]
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise ConfigurationError(f"the event log {path} cannot be read: {error}") from error
+        try:
+            text = path.read_bytes().decode("utf-8")
+            complete = text[: text.rfind("\n") + 1]  # without a row that is being written
+            lines = [line for line in csv.reader(io.StringIO(complete, newline="")) if line]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"the event log {path} cannot be read: {error}") from error
         if not lines:
             continue
         columns = dict.fromkeys(lines[0], "")

@@ -72,6 +72,32 @@ def test_a_batch_gets_the_actions_of_its_rows() -> None:
             np.testing.assert_allclose(actions[head][row], value, rtol=1e-5)
 
 
+TYPED = spaces.Dict(
+    {
+        "pick": spaces.Discrete(4, start=1, dtype=np.int16),
+        "dials": spaces.MultiDiscrete([2, 3], dtype=np.int32),
+        "switches": spaces.MultiBinary([2, 2]),
+        "half": spaces.Box(-0.1, 0.1, (2,), np.float16),
+        "single": spaces.Box(-np.inf, 0.1, (), np.float32),
+        "double": spaces.Box(-0.1, 0.1, (1,), np.float64),
+    }
+)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_actions_are_contained_in_their_spaces_also_by_type(precision: torch.dtype) -> None:
+    spec = Spec({0: StepSpec(OBSERVATION, TYPED, masks={"pick": "mask"})})
+    learner, observations = ES(spec=spec).to(precision).eval(), batch(5)
+    generator = torch.Generator().manual_seed(0)
+    actions = learner.act_on(observations, deterministic=False, generator=generator)
+    for head, values in actions.items():
+        assert values.dtype == TYPED[head].dtype
+        assert all(TYPED[head].contains(np.asarray(value)) for value in values)
+    alone = learner.act_on(single(observations, 0), deterministic=False, generator=generator)
+    assert type(alone["pick"]) is int and alone["single"].shape == ()
+    assert TYPED.contains(alone)
+
+
 def test_probabilities_are_those_of_the_distributions_and_heed_masks() -> None:
     learner, observations = agent(), batch(5)
     observations["mask"][:, 2] = 0
@@ -102,6 +128,19 @@ def test_probabilities_of_one_observation_have_no_batch() -> None:
     np.testing.assert_allclose(probabilities["switches"], of_both["switches"][1], rtol=1e-5)
     for one, both in zip(probabilities["dials"], of_both["dials"], strict=True):
         np.testing.assert_allclose(one, both[1], rtol=1e-5)
+
+
+def test_numbers_beyond_the_range_of_the_networks_are_refused() -> None:
+    space = spaces.Dict({"height": spaces.Box(-1e300, 1e300, (2,), np.float64), "kind": spaces.Discrete(3)})
+    spec = Spec({0: StepSpec(space, spaces.Dict({"pick": spaces.Discrete(4)}))})
+    learner = ES(spec=spec).eval()
+    largest = float(np.finfo(np.float32).max)
+    learner.act_on({"height": [largest, -largest], "kind": 0})
+    for height in ([0.5, -1e39], [[0.5, 1.0], [0.5, -1e39]]):
+        observation = {"height": height, "kind": np.zeros(len(height), int) if np.ndim(height) > 1 else 0}
+        with pytest.raises(ValueError, match=r"'height' holds -1e\+39, but networks read numbers up to 3.4e\+38 only"):
+            learner.act_on(observation)
+    learner.double().act_on({"height": [0.5, -1e39], "kind": 0})
 
 
 WRONG: list[tuple[str, Any, str]] = [

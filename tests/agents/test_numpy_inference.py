@@ -191,6 +191,42 @@ def test_networks_of_users_are_recognised() -> None:
     traced(Network(extra=lambda self, x: x.sigmoid() if x.dim() == 2 and x.is_floating_point() else -x).eval())
 
 
+class ThroughView(nn.Module):
+    """Reads the input of an activation that changes it through a view."""
+
+    def __init__(self, activation: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+        self.activation = activation
+        nn.init.ones_(self.body.weight)  # the sign of the output is that of the input
+        nn.init.zeros_(self.body.bias)
+
+    def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        hidden = self.body(observation["x"]).unsqueeze(1)
+        view = self.activation(hidden.flatten(1), inplace=True)
+        return {"a": torch.cat([hidden.flatten(1), view], dim=-1)}
+
+
+@pytest.mark.parametrize("activation", [functional.relu, functional.elu, functional.silu, functional.leaky_relu])
+def test_activations_in_place_change_all_views(activation: Callable[..., Tensor]) -> None:
+    network = ThroughView(activation).eval()
+    policy = NumpyNetwork(network)
+    positive, negative = {"x": np.full((2, 4), 20.0, np.float32)}, {"x": np.full((2, 4), -1.0, np.float32)}
+    for observation in (positive, negative):  # the network is traced with the first one, on which all agree
+        with torch.no_grad():
+            wanted = network(tensors(observation))["a"].numpy()
+        found = policy.logits(observation)
+        if found is not None:
+            np.testing.assert_allclose(found["a"], wanted, rtol=1e-5)
+
+
+def test_activations_in_place_are_recognised_where_nothing_else_reads_their_input() -> None:
+    traced(Network(nn.ReLU(inplace=True), nn.Linear(8, 8), nn.SiLU(inplace=True), nn.ELU(inplace=True)).eval())
+    again = Network(extra=lambda self, x: torch.cat([x, functional.relu(x, inplace=True)], dim=-1))
+    again.head = nn.Linear(16, 3)
+    traced(again.eval())
+
+
 class OwnLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) + 1.0

@@ -245,3 +245,25 @@ def test_actions_are_compared_relative_to_their_bounds() -> None:
     for action in ([0.02, 0.0], [0.0, 2e-5]):
         with pytest.raises(ExportError, match="the action differs by 2e-05"):
             _compare_actions(parity, np.array(action), np.zeros(2), "the action", space)
+
+
+@pytest.mark.parametrize("steps", [0, 1, -1, 2, -2])
+def test_numbers_of_a_coarse_type_may_be_rounded_to_neighbours(steps: int) -> None:
+    space = {"low": -1.0, "high": 1.0}
+    expected = np.array([-0.75, 0.1, 0.0], np.float16)
+    found = expected.copy()
+    for _ in range(abs(steps)):
+        found = np.nextafter(found, np.float16(np.sign(steps)))
+    parity = Parity(1, 1)
+    if abs(steps) < 2:
+        assert not _compare_actions(parity, found, expected, "the action", space)
+        assert parity.largest_difference < 1e-6
+    else:
+        with pytest.raises(ExportError, match="the action differs"):
+            _compare_actions(parity, found, expected, "the action", space)
+
+
+def test_actions_of_a_coarse_type_are_compared_in_that_type() -> None:
+    logits = {"force": [0.1234567, -0.7654321, -1.0, -1.0]}
+    parity = compared(env_of(force=spaces.Box(-1.0, 1.0, (2,), np.float16)), logits, logits)
+    assert (parity.decisions, parity.largest_difference) == (3, 0.0)

@@ -17,7 +17,7 @@ from pytorch_lightning.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from maze_pl.__main__ import main
-from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint
+from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint, final_evaluation
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.episode import EpisodeSummary
@@ -224,3 +224,18 @@ def test_kpis_stand_beside_the_return_with_enough_digits(tmp_path: Path, monkeyp
     lines = (tmp_path / "run.log").read_text(encoding="utf-8").splitlines()
     means = "eval return 5.000, kpi/usage 0.003, kpi/waste 4.000 after"
     assert [line.partition(": ")[0] for line in lines if means in line] == ["best", "last"]
+
+
+def test_episodes_of_several_ranks_are_in_the_order_of_their_indices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = RolloutEvaluator(20).groups
+    of_ranks = [[index for group in groups[rank::2] for index in group] for rank in range(2)]
+    of_ranks = [[EpisodeSummary({}, 10, 10.0 * index, episode_index=index) for index in one] for one in of_ranks]
+    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *arguments: Evaluation(name, of_ranks[0]))
+    monkeypatch.setattr(final_evaluation, "gather_objects", lambda own: [own, of_ranks[1]])
+    fit(tmp_path, [BestCheckpoint(), FinalEvaluation(str(tmp_path))])
+    content = json.loads((tmp_path / "final_evaluation.json").read_text())
+    for which in ("best", "last"):
+        returns = [episode["return"] for episode in content["evaluators"]["eval"][which]]
+        assert returns == [10.0 * index for index in range(20)]

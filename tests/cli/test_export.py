@@ -16,6 +16,8 @@ from maze_pl.__main__ import main
         ("pipe", "pipe cannot be written: it is a device, a pipe or a socket, which a file would replace"),
         ("link", "link cannot be written: it is a device, a pipe or a socket, which a file would replace"),
         (".", ". cannot be written: Is a directory"),
+        ("a" * 256, "aaa cannot be written: File name too long"),
+        ("new/" + "a" * 256, "aaa cannot be written: File name too long"),
         ("file/agent.bundle", "file is a file"),
     ],
 )

@@ -97,7 +97,8 @@ def test_without_a_folder_a_logger_writes_to_the_run_directory(monkeypatch: pyte
     MetricsFile().log_metrics({"a": 1}, step=1)
     board = TensorBoardLog()
     assert Path("run/metrics.csv").is_file()
-    assert board.log_dir == "run/tensorboard" and board.view_command == "tensorboard --logdir run/tensorboard"
+    assert board.log_dir == str(Path("run/tensorboard").absolute())
+    assert board.view_command == "tensorboard --logdir run/tensorboard"
 
 
 LOGGERS = [{"class_path": f"maze_pl.loggers.{name}"} for name in ("TensorBoardLog", "MetricsFile")]

@@ -66,6 +66,16 @@ def test_files_are_written_to_a_missing_or_empty_folder(prepare: Callable[[], No
     assert not [name for name in os.listdir() if name.endswith(".part")]
 
 
+@pytest.mark.parametrize("prepare", [missing, empty])
+def test_a_folder_may_have_any_name_that_the_file_system_allows(prepare: Callable[[], None]) -> None:
+    prepare()
+    name = "to".ljust(255, "o")
+    if Path("to").exists():
+        Path("to").rename(name)
+    written(name)
+    assert os.listdir() == [name] and set(os.listdir(name)) == FILES
+
+
 def test_the_page_is_moved_to_an_empty_folder_last(monkeypatch: pytest.MonkeyPatch) -> None:
     empty()
     names: list[str] = []
@@ -130,6 +140,8 @@ def test_impossible_folders_are_refused_before_anything_is_played(monkeypatch: p
         "file/below": "is not writable",
         "to": "is not writable",
         "to/below": "is not writable",
+        "new/" + "a" * 256: "File name too long",
+        "a" * 256: "File name too long",
     }
     monkeypatch.setattr("os.access", lambda path, _: Path(path) != Path("to").absolute())
     monkeypatch.setattr("maze_pl.comparison.playing.rollout", None)

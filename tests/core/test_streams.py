@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 import torch
 
-from maze_pl.core.streams import act_streams
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Final, Rows, Segment
+from maze_pl.core.streams import act_streams, dense_streams
 from tests.collect.collectors import collector_of, random_policy
 from tests.collect.scripted import Act, Episode, Script, make_env
+from tests.nondeterministic import RefuseCumulativeSums
 
 GAMMA = 0.5
 
@@ -32,6 +36,32 @@ def test_sub_steps_are_not_discounted_against_each_other_and_open_acts_are_marke
     assert streams[1].open.T.tolist() == [[False, False, True]]
     assert streams[1].cut.T.tolist() == [[False, True, True]], "the open act only bootstraps the one before it"
     assert not torch.cat([streams[0].terminated, streams[1].terminated]).any()
+
+
+@pytest.mark.parametrize("n_keys", [1, 2, 4])
+def test_streams_of_dense_rollouts_add_rewards_in_a_fixed_order(n_keys: int) -> None:
+    """On a GPU, `torch.cumsum` of floats is refused in deterministic mode, and may round differently in each call."""
+    shape = (n_rows, n_envs) = (7, 3)
+    generator = torch.Generator().manual_seed(n_keys)
+    reward = torch.randn((n_keys, *shape), generator=generator, dtype=torch.float64)
+    zeros = torch.zeros(shape, dtype=torch.int64)
+    filled = torch.ones(shape, dtype=torch.bool)
+    terminated = torch.rand(shape, generator=generator) < 0.2
+    truncated = (torch.rand(shape, generator=generator) < 0.2) & ~terminated
+    segments = {
+        key: Segment({}, {}, filled, zeros + key, zeros, reward[key], ~filled, ~filled) for key in range(n_keys)
+    }
+    rows = Rows(filled, reward.sum(0), terminated, truncated, zeros + 1, zeros, zeros, zeros, zeros)
+    finals = {0: Final(*truncated.nonzero(as_tuple=True), zeros[0, :1], zeros[0, :1], {})}
+    with RefuseCumulativeSums():
+        streams = dense_streams(Rollout(rows, segments, finals, n_rows, n_keys == 1, dense=True), GAMMA)
+    for key in range(n_keys):
+        for t in range(n_rows):
+            for n in range(n_envs):
+                expected = sum(reward[later, t, n].item() for later in range(key, n_keys))
+                if not terminated[t, n] and not truncated[t, n] and t + 1 < n_rows:
+                    expected += GAMMA * sum(reward[earlier, t + 1, n].item() for earlier in range(key))
+                assert streams[key].reward[t, n].item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_actor_that_is_done_early_ends_its_own_stream_with_its_environment_step() -> None:

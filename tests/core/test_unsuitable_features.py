@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_scaled_losses_are_refused() -> None:
     trainer: Any = SimpleNamespace(callbacks=[], precision="16-mixed", precision_plugin=SimpleNamespace(scaler=1))
     with pytest.raises(ValueError, match="precision='16-mixed' scales losses, which is not supported; use bf16-mixed"):
         refuse_unsuitable_trainer(trainer)
+
+
+def test_evaluations_by_time_are_refused_with_several_ranks_only() -> None:
+    options: Any = {"logger": False, "enable_checkpointing": False, "accelerator": "cpu"}
+    refuse_unsuitable_trainer(pl.Trainer(val_check_interval={"seconds": 90}, **options))
+    refuse_unsuitable_trainer(pl.Trainer(val_check_interval=2, devices=2, **options))
+    for interval in ("00:00:01:30", {"seconds": 90}, timedelta(seconds=90)):
+        trainer = pl.Trainer(val_check_interval=interval, devices=2, **options)
+        with pytest.raises(ValueError, match=r"val_check_interval is a time \(90 s\).* 2 ranks.*a number of batches"):
+            refuse_unsuitable_trainer(trainer)
 
 
 def test_a_script_is_refused_before_training() -> None:

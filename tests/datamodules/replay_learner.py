@@ -95,6 +95,19 @@ class Sevens:
         return PolicyStep({"action": np.full((len(batch.agent_id), 1), 7, np.float32)})
 
 
+class Counting:
+    """Counts its acts: the first action is 0, the next one 1, and so on."""
+
+    def __init__(self, action_spaces_dict: dict[Any, spaces.Dict]) -> None:
+        self.n_acts = 0
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        n = len(batch.agent_id)
+        action = self.n_acts + np.arange(n, dtype=np.float32)
+        self.n_acts += n
+        return PolicyStep({"action": action[:, None]})
+
+
 class Picky(Drift):
     """Allows one of three actions, another one each time."""
 

@@ -24,6 +24,7 @@ from tests.datamodules.drift import Drift, Log
 # Lightning asks back where there are no evaluators.
 from tests.datamodules.replay_learner import (
     GAMMA,
+    Counting,
     Learner,
     Picky,
     Sevens,
@@ -105,6 +106,21 @@ def test_another_policy_can_fill_the_buffer() -> None:
     (batch, _) = fit(make_data(initial_sampling_policy=Sevens)).batches
     action = batch.acts[0].action["action"]
     assert ((action == 7) | (action >= 100)).all() and (action == 7).any()
+
+
+def test_a_policy_with_state_goes_on_from_rollout_to_rollout_in_each_shard() -> None:
+    log = Log()
+    fit(make_data(partial(Drift, log), initial_sampling_policy=Counting, num_actors=2, n_shards=2, n_rollout_steps=3))
+    played = [[int(reward) for episode in env for reward in episode] for env in log.rewards]
+    actions = [[reward for reward in env if reward < 100] for env in played if env]
+    assert actions == [list(range(12))] * 2
+
+
+@pytest.mark.slow
+def test_a_policy_with_state_fills_the_buffer_alike_on_all_engines() -> None:
+    options = {"initial_sampling_policy": Counting, "num_actors": 4, "n_shards": 2, "n_rollout_steps": 3}
+    here, there = (fit(make_data(engine=engine, **options)).batches for engine in (None, ProcessEngine(1)))
+    assert same(here, there)
 
 
 class Obedient(Counter):

@@ -101,6 +101,30 @@ def test_a_buffer_is_found_beside_its_checkpoint_wherever_that_is(saved: Path, t
     assert same(one, two)
 
 
+class SavesAtStart(Learner):
+    """Writes a checkpoint before the first batch."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def on_train_start(self) -> None:
+        self.trainer.save_checkpoint(self.path)
+
+
+def test_a_moved_run_that_saves_before_its_first_batch_puts_the_buffer_beside(tmp_path: Path) -> None:
+    fit(make_data(save_buffer=True), save=tmp_path / "old" / "kept.ckpt")
+    expected = fit(make_data(save_buffer=True), 2, ckpt_path=tmp_path / "old" / "kept.ckpt").batches
+    (tmp_path / "old").rename(tmp_path / "moved")
+    third = tmp_path / "third" / "kept.ckpt"
+    ckpt_path = tmp_path / "moved" / "kept.ckpt"
+    module = fit(make_data(save_buffer=True), 2, ckpt_path=ckpt_path, module=SavesAtStart(third))
+    assert same(expected, module.batches)
+    assert [path.name for path in buffers(third.parent)] == [path.name for path in buffers(ckpt_path.parent)]
+    (tmp_path / "moved").rename(tmp_path / "gone")
+    assert same(expected, fit(make_data(save_buffer=True), 2, ckpt_path=third).batches)
+
+
 def test_without_its_buffer_a_run_fills_a_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit(make_data(), save=tmp_path / "kept.ckpt")
     assert buffers(tmp_path) == []

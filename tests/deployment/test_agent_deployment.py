@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ from maze_pl.envs.wrappers import (
     TrajectoryRecordingWrapper,
 )
 from maze_pl.events import EventLogFiles
+from maze_pl.modules import ES
 from maze_pl.perception import FlattenConcatPolicyNet
 from maze_pl.runs.rollout import rollout
 from tests.deployment.replaying import SEED, compare, decisions_on, play, untrained
@@ -610,6 +612,29 @@ def test_bad_states_are_refused(state: Any, message: str) -> None:
         deployment.reset()
     assert deployment.act(STATE) in (0, 1)
     deployment.close(STATE, 1.0)
+
+
+class Heights(gymnasium.Env[Any, Any]):
+    """Observes 64-bit numbers."""
+
+    observation_space = spaces.Box(-1e300, 1e300, (2,), np.float64)
+    action_space = spaces.Discrete(2)
+
+
+@pytest.mark.parametrize("search", [None, "best_of:2"])
+def test_numbers_beyond_the_range_of_the_networks_are_refused(search: str | None) -> None:
+    policy = ES(spec=Spec.of(GymMazeEnv(Heights()))).policy
+    deployment = AgentDeployment(policy, lambda: GymMazeEnv(Heights()), search=search)
+    message = r"'observation' of sub-step 0 holds 1e\+39, but networks read numbers up to 3.4e\+38 only"
+    with pytest.raises(EnvContractError, match=message):
+        deployment.act(np.array([1e39, 0.5]))
+    deployment.reset()
+    if search is None:
+        assert deployment.act(np.array([1e38, 0.5])) in (0, 1)
+    deployment.close()
+    wide = AgentDeployment(copy.deepcopy(policy).double(), GymMazeEnv(Heights()))
+    assert wide.act(np.array([1e39, 0.5])) in (0, 1)
+    wide.close()
 
 
 def test_nothing_advances_with_a_bad_state() -> None:

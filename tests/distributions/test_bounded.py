@@ -216,7 +216,7 @@ def test_actions_never_leave_the_box_and_have_finite_log_probs_and_gradients(kin
         assert stored.dtype == np.float32
         assert (stored.astype(np.float64) >= space.low).all()
         assert (stored.astype(np.float64) <= space.high).all()
-        assert np.array_equal(environment_action(space, stored).astype(np.float32), stored)
+        assert np.array_equal(environment_action(space, stored), stored.astype(space.dtype))
         assert space.contains(environment_action(space, stored[0, 0]).astype(dtype))
         for given in (action, action.detach().clone()):
             log_prob, entropy = distribution.log_prob_and_entropy(given)

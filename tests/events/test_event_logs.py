@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import importlib.util
 import io
 import mmap
@@ -170,6 +171,35 @@ def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
     events.left()
     with pytest.raises(ValueError, match=r"YardEvents.left.csv has columns other than \['episode_id', .*'env_time'\]"):
         writer.close()
+
+
+def test_zeros_in_place_of_the_header_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "YardEvents.left.csv"
+    content = bytes(200) + b"e,1.5,3\n"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="has columns other than"):
+        EventLogFiles(str(tmp_path)).append("YardEvents.left", dict.fromkeys(COLUMNS, "str"), [("e", 1.5, 3)])
+    assert path.read_bytes() == content
+
+
+def test_half_a_row_that_a_power_failure_has_left_is_not_completed_by_the_next_row(tmp_path: Path) -> None:
+    columns = {"episode_id": "str", "episode_started": "float", "env_time": "int", "note": "str"}
+    rows = [("e", 1.5, 3, "plain"), ("e", 1.5, 4, 'two\nlines, "quoted"\n'), ("e", 1.5, 5, "last")]
+    files = EventLogFiles(str(tmp_path))
+    path = tmp_path / "YardEvents.noted.csv"
+    files.append("YardEvents.noted", columns, rows)
+    content = path.read_bytes()
+    with path.open(newline="") as file:
+        expected = [*csv.reader(file)]
+    for n_bytes in range(len(content) + 1):
+        if content[:n_bytes].count(b'"') % 2 and content[n_bytes - 1 : n_bytes] == b"\n":
+            continue  # it looks complete
+        path.write_bytes(content[:n_bytes] + bytes(n_bytes % 2))
+        files.append("YardEvents.noted", columns, rows[2:])
+        with path.open(newline="") as file:
+            found = [*csv.reader(file)]
+        assert found[:-1] == expected[: len(found) - 1]
+        assert found[-1] == expected[-1] and len(found) >= 2
 
 
 def test_an_attribute_that_is_not_what_it_is_declared_as_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -85,3 +86,58 @@ def test_a_signal_at_any_moment_ends_a_run_so_that_it_can_be_resumed(
         again = server.resume(tmp_path, "--trainer.max_epochs", str(epoch + 2), *one_rank)
         assert again.end() == 0, again.output[-5000:]
         assert checkpoint(tmp_path)["epoch"] == epoch + 1
+
+
+FORKED = ["--data.env", "tests.faults.environments.forked", "--data.wrappers", "[]"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [SUBPROCESS, FORKED], ids=["subprocess", "AsyncVectorEnv"])
+def test_term_to_the_whole_group_loses_nothing(server: Server, tmp_path: Path, options: list[str]) -> None:
+    run = server.fit(tmp_path, *options)
+    run.until((tmp_path / "run" / "checkpoints" / "last.ckpt").exists)
+    os.killpg(run.pid, TERM)
+    assert run.end() == 128 + TERM
+    assert "Traceback" not in run.output and "Exception ignored" not in run.output
+    assert f"stopped by {TERM.name} after " in run.output
+
+
+@pytest.mark.slow
+def test_forked_environments_that_end_by_the_signal_end_the_run_with_its_status(server: Server, tmp_path: Path) -> None:
+    run = server.fit(tmp_path, *FORKED)
+    run.until((tmp_path / "run" / "checkpoints" / "last.ckpt").exists)
+    for pid in run.processes():  # as job schedulers do
+        os.kill(pid, TERM)
+    assert run.end() == 128 + TERM
+    assert "Traceback" not in run.output and "Exception ignored" not in run.output
+    assert run.output.count(f"stopped by {TERM.name} ") == 1
+    assert (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
+
+
+EVALUATION = ["--data.evaluators", '{"eval": {"n_episodes": 50, "n_envs": 1}}']  # 400 steps at least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "after", "consequence"),
+    [
+        ([], 200, "progress since the last checkpoint is lost; to continue"),
+        (SUBPROCESS, 200, "progress since the last checkpoint is lost; to continue"),
+        (EVALUATION, 120, "there is no checkpoint yet"),
+        (TWO_RANKS, 200, "progress since the last checkpoint is lost; to continue"),
+    ],
+    ids=["rollout", "subprocess", "evaluation", "ranks"],
+)
+def test_a_rollout_that_fails_after_a_signal_is_abandoned(
+    server: Server, tmp_path: Path, options: list[str], after: int, consequence: str
+) -> None:
+    init = json.dumps({"how": "helper", "after": after})
+    env = ["--data.env", f'{{"class_path": "tests.faults.environments.Faulty", "init_args": {init}}}']
+    run = server.fit(tmp_path, *env, "--data.wrappers", "[]", *options)
+    run.until((tmp_path / "hangs").exists)
+    os.killpg(run.pid, TERM)
+    assert run.end() == 128 + TERM
+    assert "Traceback" not in run.output
+    failed = f"stopped by {TERM.name} in a rollout or an evaluation that has failed since"
+    assert run.output.count(failed) == 1 and run.output.count("stopped by") == 1
+    assert "the helper has ended" in run.output and consequence in run.output

@@ -182,3 +182,108 @@ def test_any_name_of_a_value_survives_further_columns(tmp_path: Path, name: str)
     with (tmp_path / "metrics.csv").open(newline="", encoding="utf-8") as file:
         rows = [{key: row[key] for key in ("step", name, "c")} for row in csv.DictReader(file)]
     assert rows == [{"step": "1", name: "1.5", "c": ""}, {"step": "2", name: "2.5", "c": "3"}]
+
+
+CONTENT = b"step,a,time_wall_clock\r\n10,1.0,2.5\r\n20,173250.0,5.0\r\n"
+
+
+@pytest.mark.parametrize("n_lost", [*range(2, 14)])
+def test_half_a_last_row_never_becomes_a_row(tmp_path: Path, n_lost: int) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(CONTENT[:-n_lost])
+    metrics = MetricsFile(str(tmp_path))
+    metrics.log_metrics({"a": 7}, step=30)
+    metrics.log_metrics({"b": 8}, step=30)
+    assert [(row["step"], row["a"], row["b"]) for row in read(tmp_path)] == [("10", "1.0", ""), ("30", "7", "8")]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbf" + CONTENT, CONTENT + b"\0\0\0", CONTENT.replace(b"\r", b"")])
+def test_marks_of_spreadsheets_and_zeros_of_a_power_failure_do_no_harm(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "metrics.csv").write_bytes(content)
+    MetricsFile(str(tmp_path)).log_metrics({"a": 7}, step=30)
+    assert [(row["step"], row["a"]) for row in read(tmp_path)] == [("10", "1.0"), ("20", "173250.0"), ("30", "7")]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_steps_that_another_program_has_written_as_fractions_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_bytes(b"step,a,time_wall_clock\n10.0,1,0\n20.0,2,0\n")
+    MetricsFile(str(tmp_path)).log_metrics({"a": 7}, step=20)
+    assert read(tmp_path) == [{"step": "10.0", "a": "1"}, {"step": "20", "a": "7"}]
+
+
+DAMAGED = {
+    b"\xff\xfe\n": "is damaged: 'utf-8' codec can't decode",
+    b"step,a\n10,1.0,1.5\n": "is damaged: line 2 has 3 values for 2 columns",
+    b"step,a\n10\n20,1.0\n": "is damaged: line 2 has 1 values for 2 columns",
+    b"step,a\n10,1.0\n\0\0\0,2\n": "is damaged: line 3 has",
+    b'step,a\n10,"1.0"3\n': "is damaged: ',' expected after",
+    b"[]\n": "has no metrics of maze_pl: its first line must name",
+    b"step;a\n10;1\n": "has no metrics of maze_pl: its first line must name",
+    b"no table": "is damaged: its first line is incomplete",
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_is_put_aside_before_the_first_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
+    said: list[str] = []
+    monkeypatch.setattr("maze_pl.loggers.metrics_file.rank_zero_info", said.append)
+    (tmp_path / "metrics.csv").write_bytes(content)
+    metrics = MetricsFile(str(tmp_path))
+    metrics.log_graph(torch.nn.Identity())
+    kept = tmp_path / "metrics.1.csv"
+    assert list(tmp_path.iterdir()) == [kept] and kept.read_bytes() == content
+    assert len(said) == 1
+    assert said[0].startswith(f"{tmp_path}/metrics.csv {DAMAGED[content]}") and said[0].endswith(f"; it is now {kept}")
+    metrics.log_metrics({"a": 7}, step=30)
+    assert read(tmp_path) == [{"step": "30", "a": "7"}]
+
+
+class Listing(Callback):
+    """Names of the files of a folder at the first batch."""
+
+    names: list[str] | None = None
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if self.names is None:
+            self.names = sorted(path.name for path in Path(trainer.default_root_dir).iterdir())
+
+
+def test_a_resumed_run_with_a_damaged_file_goes_on(tmp_path: Path) -> None:
+    train(tmp_path, 1, 2)
+    path = tmp_path / "metrics.csv"
+    damaged = path.read_bytes() + b"\0\0\n"
+    path.write_bytes(damaged)
+    listing = Listing()
+    batches: Any = [0, 0, 0]
+    make_trainer(tmp_path, 2, listing).fit(Counting(), batches, [0], ckpt_path=tmp_path / "1.ckpt", weights_only=True)
+    assert listing.names == ["1.ckpt", "metrics.1.csv"]
+    assert [row["step"] for row in read(tmp_path)] == ["50"]
+    assert (tmp_path / "metrics.1.csv").read_bytes() == damaged
+
+
+def test_a_file_that_is_damaged_while_a_run_writes_it_does_not_end_the_run(tmp_path: Path) -> None:
+    metrics = MetricsFile(str(tmp_path))
+    metrics.log_metrics({"a": 1}, step=10)
+    (tmp_path / "metrics.csv").write_bytes(b"[]\n")
+    metrics.log_metrics({"b": 2}, step=20)
+    assert read(tmp_path) == [{"step": "20", "a": "", "b": "2"}]
+
+
+def test_a_folder_in_its_place_is_refused_before_the_first_batch(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").mkdir()
+    with pytest.raises(IsADirectoryError):
+        MetricsFile(str(tmp_path)).log_graph(torch.nn.Identity())
+
+
+def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+    metrics = MetricsFile(str(tmp_path))
+    metrics.log_metrics({"a": True, "b": float("nan"), "c": float("-inf")}, step=10)
+    metrics.log_metrics({"d": 1}, step=20)
+    assert [(row["a"], row["b"], row["c"], row["d"]) for row in read(tmp_path)] == [
+        ("1", "nan", "-inf", ""),
+        ("", "", "", "1"),
+    ]

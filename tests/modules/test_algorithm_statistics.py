@@ -107,6 +107,8 @@ def test_importance_weights_are_those_that_are_applied(kit: SimpleNamespace, kin
             assert table[f"ImpalaEvents/importance_weight/substep_{key}"] == pytest.approx(
                 float(ratio.mean()), rel=1e-3
             )
+            clipped = float(ratio.clamp(max=1.3).mean())
+            assert table[f"ImpalaEvents/rho/substep_{key}"] == pytest.approx(clipped, rel=1e-3)
             for name, limit in (("rho", 1.3), ("c", 1.0)):
                 share = (ratio > limit).double().mean()
                 assert table[f"ImpalaEvents/{name}_clip_fraction/substep_{key}"] == pytest.approx(float(share))

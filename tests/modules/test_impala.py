@@ -21,6 +21,8 @@ from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, IMPALA, learning_batch
 from maze_pl.modules.on_policy.credit import VTrace, delta_credit, shared_credit, step_credit
+from maze_pl.modules.on_policy.evaluation import existing_acts, log_ratios
+from maze_pl.modules.on_policy.minibatches import LearningBatch
 from tests.collect.collectors import random_policy
 from tests.collect.random_scripts import script_collector, scripts, value_of
 from tests.collect.scripted import PlayedAct, Reference, Script, shared_reference, step_reference
@@ -164,11 +166,8 @@ def test_loss_by_hand(kit: SimpleNamespace) -> None:
     )
     policy = -(2 * math.log(0.75) + 2 * math.log(0.25)) / 2
     critic = ((2 - 1) ** 2 + (2 - 4) ** 2) / 2
-    loss, records = module._gradient_steps.evaluate(module.loss, minibatch(**BATCH))
+    loss, _ = module._gradient_steps.evaluate(module.loss, minibatch(**BATCH))
     assert loss.item() == pytest.approx(3.0 * policy + 0.25 * critic - 0.1 * ENTROPY, rel=1e-5)
-    # probabilities of 3/4 and 1/4 where they were 1/2: ratios of 1.5, which is clipped, and 0.5
-    (rho,) = [value for name, value, *_ in records if name == "rho"]
-    assert float(rho) == pytest.approx((1.0 + 0.5) / 2)
 
 
 def rollout_of_another_policy(kit: SimpleNamespace) -> Rollout:
@@ -326,6 +325,56 @@ def test_sequences_have_the_vtrace_of_their_acts(name: str) -> None:
     for key, acts in traced.items():  # nothing was learned meanwhile
         torch.testing.assert_close(acts.advantage, whole[key].advantage, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(acts.return_, whole[key].return_, rtol=1e-4, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------- mixed precision
+
+
+@pytest.mark.parametrize("kind", ["shared", "step"])
+def test_ratios_in_mixed_precision_are_those_of_a_slow_reference(kit: SimpleNamespace, kind: str) -> None:
+    """Also if log-probabilities are noted in mixed precision, which no data module does."""
+    networks = kit.make_actor_critic(kit.team_spec, kind)
+    rollout = kit.make_team_rollout()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        networks.policy.note_log_probs(rollout)
+        for parameter in networks.policy.parameters():
+            parameter.mul_(1.5)
+        ratios = log_ratios(networks, existing_acts(rollout, networks.critic, {}))
+        exact = copy.deepcopy(networks.policy).double()
+    assert ratios.keys() == rollout.segments.keys()
+    for place, (key, segment) in enumerate(rollout.segments.items()):
+        assert segment.log_prob is not None
+        inputs, actions = segment.observation[f"{key}_view"].double(), segment.action["action"]
+        wanted = exact.networks[place][0].body(inputs).log_softmax(-1).gather(-1, actions[..., None])[..., 0]
+        change = torch.where(segment.active, wanted.detach() - segment.log_prob, 0.0)
+        torch.testing.assert_close(ratios[key].double(), change, rtol=0.0, atol=1e-6)
+        assert float(change.abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_without_lag_the_ratio_is_1_in_every_precision(precision: Any) -> None:
+    weights: list[Tensor] = []
+
+    class Noting(IMPALA):
+        def _record_importance_weights(self, batch: LearningBatch) -> None:
+            weights.extend(weight[weight > 0] for weight, _ in batch.importance_weight.values())
+            super()._record_importance_weights(batch)
+
+    data = ActorDataModule(
+        lambda: make_gym_maze_env("CartPole-v1"), num_actors=2, actors_batch_size=2, n_rollout_steps=40,
+        epoch_length=3, seed=3, evaluators={"eval": RolloutEvaluator(n_episodes=1)},
+    )  # fmt: skip
+    module = Noting(networks=networks("shared", (8,)), spec=data.spec, lr=1e-2, capture="off")
+    trainer = pl.Trainer(
+        max_epochs=1, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, precision=precision,
+        enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+    )  # fmt: skip
+    trainer.fit(module, data)
+    assert [len(weight) for weight in weights] == [80] * 3
+    torch.testing.assert_close(torch.cat(weights), torch.ones(240).double(), rtol=0.0, atol=1e-6)
+    table = module.epoch_statistics["train"]
+    assert table["ImpalaEvents/rho/substep_0"] == pytest.approx(1.0, abs=1e-6)
+    assert table["ImpalaEvents/rho_clip_fraction/substep_0"] == 0.0
 
 
 # -------------------------------------------------------------------------------------------------------- training

@@ -15,14 +15,16 @@ from torch import Tensor, nn
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import DeterministicProbabilityDistribution, EpsilonGreedyProbabilityDistribution
-from maze_pl.modules import DQN, TD3, AlgorithmModule, soft_update, target_copy
-from maze_pl.modules.target_networks import copies_in_targets
+from maze_pl.modules import DQN, SAC, TD3, AlgorithmModule, soft_update, target_copy
+from maze_pl.modules.target_networks import copies_in_targets, warn_of_rounding
 from maze_pl.perception import (
     CustomModelComposer,
     FlattenConcatStateActionValueNet,
     ProbabilisticPolicyComposer,
     SharedStateActionCriticComposer,
 )
+from maze_pl.schedules import Linear
+from tests.modules import sac_reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 
@@ -146,3 +148,52 @@ def test_copies_of_frozen_layers_keep_their_statistics(kit: SimpleNamespace, kin
         values = [copy.deepcopy(one.networks[0][0]).eval()(following)["act"] for one in networks]
         target = reward + discount * values[1].gather(-1, values[0].argmax(-1, keepdim=True)).squeeze(-1)
         torch.testing.assert_close(module._next_value(0, following, acts.agent_id) * discount + reward, target)
+
+
+# ------------------------------------------------------------------------------------------------------- precision
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tau", "warns"),
+    [
+        (torch.bfloat16, 0.005, True),
+        (torch.bfloat16, 0.03, True),
+        (torch.bfloat16, 0.05, False),
+        (torch.bfloat16, 1.0, False),
+        (torch.bfloat16, 0.0, False),
+        (torch.float16, 0.001, True),
+        (torch.float16, 0.01, False),
+        (torch.float32, 1e-4, False),
+    ],
+)
+def test_a_warning_says_when_rounding_keeps_targets_from_following(
+    dtype: torch.dtype, tau: float, warns: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    target = nn.Linear(2000, 1, bias=False, dtype=dtype)
+    network = nn.Linear(2000, 1, bias=False, dtype=dtype)
+    target.weight.data.copy_(torch.linspace(1.0, 2.0, 2000))
+    network.weight.data.copy_(target.weight * 1.1)
+    before = target.weight.data.clone()
+    soft_update(target, network, tau)
+    stood_still = bool((target.weight == before).any())
+    assert stood_still == (warns or tau == 0.0), "it warns if weights that differ by a tenth stand still"
+    warn_of_rounding(nn.ModuleList([target, nn.Linear(2, 2)]), tau)
+    messages = [str(found.message) for found in recwarn.list]
+    assert len(messages) == warns
+    if warns:
+        assert f"with tau={tau:g}, target networks whose weights are {str(dtype)[6:]} hardly follow" in messages[0]
+
+
+@pytest.mark.parametrize("tau", [0.005, Linear(0.005, 0.5)])
+@pytest.mark.parametrize("kind", [DQN, TD3, SAC])
+def test_algorithms_warn_once_if_their_targets_cannot_follow(
+    kit: SimpleNamespace, kind: Any, tau: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    for precision, expected in (("bf16-true", 1), ("32-true", 0)):
+        is_sac = kind is SAC
+        module = sac_reference.make("multi_discrete", tau=tau) if is_sac else make(kind, tau=tau, capture="off")
+        recwarn.clear()
+        batches = partial(sac_reference.replay_batch, "multi_discrete") if is_sac else partial(batch, kind)
+        kit.fit(module, batches, 1, precision=precision)
+        messages = [str(found.message) for found in recwarn.list if "hardly follow" in str(found.message)]
+        assert len(messages) == expected

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
-from maze_pl.perception import ImageBlock
+from maze_pl.perception import ImageBlock, ScalingBlock
 from maze_pl.perception.automatic import (
     Choice,
     channels_of,
@@ -60,6 +61,33 @@ def test_integers_are_scaled_by_their_bounds() -> None:
     assert type(params(equal)["low"]) is int
     different = choose("x", spaces.Box(np.array([0, -1]), np.array([5, 1]), dtype=np.int32))
     assert params(different) == {"low": [0, -1], "high": [5, 1]}
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+def test_integers_from_zero_are_scaled_in_all_types(dtype: Any) -> None:
+    assert params(choose("x", spaces.Box(0, 100, (3,), dtype))) == {"low": 0, "high": 100}
+    assert params(choose("x", spaces.Box(0, 100, (5, 3), dtype)))["high"] == 100
+    assert params(choose("x", spaces.Box(0, 100, (9, 9, 3), dtype)))["high"] == 100
+    unbounded = np.array([100, np.iinfo(dtype).max], dtype)
+    assert choose("x", spaces.Box(np.zeros(2, dtype), unbounded, dtype=dtype)).kind == "vector"
+
+
+def test_the_largest_unsigned_integers_are_scaled() -> None:
+    high = 2**64 - 2
+    entry = choose("x", spaces.Box(0, high, (2,), np.uint64)).entry
+    block = ScalingBlock("x", "y", [2], **entry["block_params"])
+    numbers = torch.from_numpy(np.array([0, high], np.uint64))
+    torch.testing.assert_close(block({"x": numbers})["y"], torch.tensor([0.0, 1.0]))
+
+
+def test_booleans_are_scaled_if_the_user_says_so() -> None:
+    box = spaces.Box(0, 1, (2,), np.bool_)
+    assert choose("x", box).kind == "vector"
+    entry = choose("x", box, "scaled").entry
+    assert entry["block_params"] == {"low": 0, "high": 1}
+    assert type(entry["block_params"]["low"]) is int
+    block = ScalingBlock("x", "y", [2], **entry["block_params"])
+    assert torch.equal(block({"x": torch.tensor([True, False])})["y"], torch.tensor([1.0, 0.0]))
 
 
 def test_columns_of_integer_matrices_are_scaled_by_their_bounds() -> None:

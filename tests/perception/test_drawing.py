@@ -240,6 +240,61 @@ def test_networks_are_named_by_step_and_agent_where_there_are_several() -> None:
     assert set(actor_critic_graphs(TorchActorCritic(own, stepwise))) >= {"critic_plan", "critic_work"}
 
 
+@pytest.mark.parametrize(("kind", "n_learned"), [("state_independent", 2), ("gsde", 5 * 2), ("state_dependent", 0)])
+@pytest.mark.parametrize("in_blocks", [True, False])
+def test_standard_deviations_that_are_parameters_are_counted_and_drawn(
+    kind: str, n_learned: int, in_blocks: bool
+) -> None:
+    push = spaces.Dict(push=spaces.Box(-1, 1, (2,)))
+    one = Spec({0: StepSpec(spaces.Dict(x=spaces.Box(-1, 1, (4,))), push, 1, 1)})
+    n_outputs = 4 if kind == "state_dependent" else 2
+    network: nn.Module = FlattenConcatPolicyNet({"x": (4,)}, {"push": (n_outputs,)}, hidden_units=[5])
+    if in_blocks:
+        blocks: dict[str, PerceptionBlock] = {
+            "body": DenseBlock("x", "latent", [4], [5]),
+            "head": LinearOutputBlock("latent", "push", [5], n_outputs),
+        }
+        network = InferenceBlock(["x"], ["push"], [[4]], blocks)
+    config = [
+        {
+            "action_head": "push",
+            "distribution": "maze_pl.distributions.DiagonalGaussianProbabilityDistribution",
+            "exploration": {"type": kind},
+        }
+    ]
+    policy = TorchPolicy([network], one, config)
+    graphs = actor_critic_graphs(TorchActorCritic(policy))
+    graph = graphs["policy"]
+    total = sum(parameter.numel() for parameter in policy.parameters())
+    assert sum(graph.parameters.values()) == total == sum(p.numel() for p in network.parameters()) + n_learned
+    assert table(graphs).endswith(f"policy: {total} parameters")
+    assert sum(map(graph.share, graph.boxes)) == pytest.approx(1.0)
+    found = [box for box in graph.boxes if box.block == "GaussianExploration"]
+    assert [sum(box.parameters.values()) for box in found] == ([n_learned] if n_learned else [])
+    if found:
+        read = {source.name for source, target in graph.edges if target is found[0]}
+        assert read == ({"push", "latent"} if kind == "gsde" else {"push"})
+        assert [(target.name, target.shape) for source, target in graph.edges if source is found[0]] == [("push", (4,))]
+    assert not any(box.name == "all else" for box in graph.boxes)
+    assert render(draw(graph, "policy"), "svg")
+
+
+def test_agents_with_separate_networks_share_a_tensor_of_standard_deviations_that_counts_once() -> None:
+    push = spaces.Dict(push=spaces.Box(-1, 1, (2,)))
+    work = Spec({"work": StepSpec(spaces.Dict(x=spaces.Box(-1, 1, (4,))), push, 2, 2)})
+    networks = [FlattenConcatPolicyNet({"x": (4,)}, {"push": (2,)}, hidden_units=[5]) for _ in range(2)]
+    config = [
+        {
+            "action_space": spaces.Box,
+            "distribution": "maze_pl.distributions.SquashedGaussianProbabilityDistribution",
+            "exploration": {"type": "state_independent"},
+        }
+    ]
+    policy = TorchPolicy([networks], work, config, ["work"])
+    text = table(actor_critic_graphs(TorchActorCritic(policy)))
+    assert text.endswith(f": {sum(parameter.numel() for parameter in policy.parameters())} parameters")
+
+
 def twins(obs: dict[str, tuple[int, ...]], action: dict[str, tuple[int, ...]], q: dict[str, tuple[int, ...]]) -> Any:
     return [FlattenConcatStateActionValueNet(obs, action, q, hidden_units=[3]) for _ in range(2)]
 

@@ -130,3 +130,10 @@ def test_dqn_refuses_networks_that_are_no_values() -> None:
     networks = AutomaticModelComposer().compose(Spec({0: StepSpec(SEES, ONE_CHOICE)}), object, [])
     with pytest.raises(ValueError, match="has a CategoricalProbabilityDistribution, but DQN needs values"):
         RLlibDQN(actor_critic=networks)
+
+
+def test_a_policy_of_values_is_refused_where_rllib_learns_from_probabilities() -> None:
+    composer = AutomaticModelComposer(critic="step")
+    networks = composer.compose(Spec({0: StepSpec(SEES, ONE_CHOICE)}), StateCritic, RLlibDQN.head_distributions)
+    with pytest.raises(ValueError, match=r"'choice' .*EpsilonGreedy.*from which RLlibPPO cannot learn"):
+        RLlibPPO(actor_critic=networks)

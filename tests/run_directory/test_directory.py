@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from datetime import datetime
@@ -49,6 +50,30 @@ def test_runs_that_begin_in_the_same_second_have_directories_of_their_own(monkey
 def test_a_run_that_fails_before_it_begins_leaves_no_empty_directory(project: Path) -> None:
     assert fit("--model.batch_size", "7") == 2
     assert list(project.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_run_stays_in_its_directory_if_environments_change_the_current_folder(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moving = ["--data.env", "tests.run_directory.moving.Moving", "--data.env.folder", str(project / "elsewhere")]
+    kept = ["--best_checkpoint.dirpath", "kept"]
+    assert fit("--run_dir", "run", "--trust", "--wandb", *moving, *kept) == 0
+    assert Path.cwd() == project / "elsewhere" / "reset"
+    assert [path for path in (project / "elsewhere").rglob("*") if path.is_file()] == []
+    written = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
+    for name in ("config.yaml", "run.log", "metrics.csv", "final_evaluation.json", "checkpoints/last.ckpt"):
+        assert f"run/{name}" in written
+    assert "kept/best.ckpt" in written
+    assert any(name.startswith("run/tensorboard/events") for name in written)
+    output = capsys.readouterr().out
+    assert output.count("run directory: run\n") == 2 and "tensorboard --logdir run/tensorboard\n" in output
+    assert str(project / "run") not in output + (project / "run" / "config.yaml").read_text()
+    os.chdir(project)
+    options = ["--n_episodes", "2", "--runner", "sequential", "--output_dir", "played"]
+    assert main(["rollout", "run", "--checkpoint", "last", *options, "--trust"]) == 0
+    assert (project / "played" / "statistics.csv").is_file() and (project / "played" / "trajectories").is_dir()
+    assert "files: played\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from maze_pl.perception import FlattenConcatPolicyNet
 from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle, without_wrappers
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError
+from maze_pl_runtime.bundle_file import MANIFEST
 from tests.bundle.written_bundles import BOX, MASK, STEP, write_bundle
 
 OBSERVATIONS = {
@@ -122,6 +123,39 @@ def test_a_bundle_is_compared(tmp_path: Path) -> None:
     name = found.entries[0].name
     assert name.endswith("a.bundle")
     assert found.entry(name).metrics["return"].mean == np.mean([one.summary.reward for one in played])
+
+
+def test_a_damaged_bundle_is_still_a_bundle_and_a_damaged_checkpoint_is_not(tmp_path: Path) -> None:
+    content = write_bundle(tmp_path / "a.bundle").read_bytes()
+    checkpoint = tmp_path / "last.ckpt"
+    torch.save({"state_dict": {"weight": torch.zeros(100)}}, checkpoint)
+    other = checkpoint.read_bytes()
+    path = tmp_path / "file"
+    for n_kept in (0, 60, len(content) // 2, len(content) - 1, len(content)):
+        path.write_bytes(content[:n_kept])
+        assert is_bundle(path)
+    for n_kept in (60, len(other) // 2, len(other)):
+        path.write_bytes(other[:n_kept])
+        assert not is_bundle(path)
+    checkpoint.write_bytes(b"")
+    assert not is_bundle(checkpoint)
+    for part, name in ((content, MANIFEST.encode()), (other, b"data.pkl")):
+        listed = part.rindex(name)  # in the list of members at the end
+        for place in range(listed - 60, listed + len(name)):
+            path.write_bytes(part[:place] + bytes([part[place] ^ 0xFF]) + part[place + 1 :])
+            assert is_bundle(path) == (part is content)
+
+
+@pytest.mark.parametrize("n_kept", [0, 500])
+def test_a_comparison_says_that_a_bundle_is_cut_off(tmp_path: Path, n_kept: int) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    path.write_bytes(path.read_bytes()[:n_kept])
+    for refused in (
+        lambda: compare(str(path), baselines=["random"], env=partial(env_of, TURN), n_episodes=2),
+        lambda: rollout(partial(env_of, TURN), path, 1),
+    ):
+        with pytest.raises(ValueError, match=r"a.bundle is not a bundle of `maze-pl export`, or was changed or cut"):
+            refused()
 
 
 def with_small_integers(spec: Spec) -> Spec:

@@ -69,12 +69,24 @@ def test_runs_of_earlier_versions_have_the_times_of_their_epochs(tmp_path: Path)
         ("step,a\n1,2\n3\n", "line 3 has 1 values for 2 columns"),
         ("step,a\n1,x\n", "line 2 has 'x' for a, which is not a number"),
         ("step,a,a\n1,2,3\n", "must name different columns"),
+        ("step,a", "its first line is incomplete"),
+        ("step,a\n\n1,2\n\nx,3\n", "line 5 has 'x' for step"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "metrics.csv").write_text(text)
     with pytest.raises(ConfigurationError, match=message):
         read_columns(tmp_path)
+
+
+def test_a_file_that_a_spreadsheet_has_written_is_read(run: Path) -> None:
+    before = read_columns(run)
+    path = run / "metrics.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes() + b"\n")
+    after = read_columns(path)
+    assert list(after) == list(before)
+    for name, values in before.items():
+        np.testing.assert_array_equal(after[name], values)
 
 
 def test_a_missing_file_bytes_and_a_missing_package_are_said(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.datasets import ReplayRecordedActionsPolicy
 from maze_pl.envs import GymMazeEnv, TrajectoryFiles
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import GreedyCuttingPolicy, masked_struct_env_factory, maze_env_factory, struct_env_factory
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
@@ -244,6 +245,33 @@ def test_a_rollout_can_be_stopped_between_groups() -> None:
 def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rollout(**{"env": cart_pole, **options})
+
+
+class Heights(gymnasium.Env[Any, Any]):
+    """Observes 64-bit numbers, of which the third is not a number of 32 bits."""
+
+    observation_space = spaces.Box(-1e300, 1e300, (2,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return np.array([1e39 if self.time > 1 else 1e38, 0.0]), 1.0, self.time == 3, False, {}
+
+
+def test_numbers_beyond_the_range_of_the_networks_are_refused() -> None:
+    def make() -> Any:
+        return GymMazeEnv(Heights())
+
+    policy = torch_policy(make())
+    with pytest.raises(EnvContractError, match=r"'observation' holds 1e\+39, but networks read numbers up to 3.4e\+38"):
+        rollout(make, policy, record=())
+    assert returns(rollout(make, policy.double(), record=())) == [3.0]
+    assert returns(rollout(make, "random", record=())) == [3.0]
 
 
 def test_something_that_does_not_act_is_no_policy() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.runs.rollout import Trajectory
 from maze_pl.runs.rollout_table import EpisodeRow, episode_table, read_episode_table
@@ -63,3 +64,27 @@ def test_tables_of_earlier_versions_and_parts_of_tables_are_read(
     path = tmp_path / "episodes.csv"
     path.write_text(text, encoding="utf-8")
     assert read_episode_table(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"episode,episode_id,cost\n0,x,1.5\n1,y,free\n", "line 3: could not convert string to float: 'free'"),
+        (b"episode_id,return\nx,1.5\ny,\0\0\0\n", "line 3: could not convert string to float"),
+        (b"episode_id,return\n\xff,1.5\n", "'utf-8' codec can't decode"),
+        (b"episode_id,return\n" + b"x" * 200_000 + b",1.5\n", "field larger than field limit"),
+    ],
+)
+def test_a_damaged_table_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "episodes.csv"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"episodes.csv is damaged: {message}"):
+        read_episode_table(path)
+
+
+def test_a_folder_in_its_place_is_named_and_the_mark_of_a_spreadsheet_is_accepted(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"{tmp_path} cannot be read: Is a directory"):
+        read_episode_table(tmp_path)
+    path = tmp_path / "episodes.csv"
+    path.write_bytes(b"\xef\xbb\xbfepisode,episode_id,seed\r\n0,x,\xc2\xb2\r\n")
+    assert read_episode_table(path) == {"x": EpisodeRow("0")}

@@ -37,6 +37,14 @@ def test_without_evaluations_they_are_those_of_training(tmp_path: Path) -> None:
     assert read_values(tmp_path / "nothing.csv") == {}
 
 
+@pytest.mark.parametrize("half", ["300,3", "300,3.0,9", "300,3.0,99.5,0.", "\0\0\0"])
+def test_half_a_last_row_has_no_values(tmp_path: Path, half: str) -> None:
+    path = write_metrics(tmp_path, "100,1.0,5.0,0.4", "200,2.0,9.0,0.3")
+    expected = read_values(path)
+    path.write_text(path.read_text() + half)
+    assert expected["env steps"] == 200.0 and read_values(path) == expected
+
+
 def test_the_steps_of_a_clone_are_acts(tmp_path: Path) -> None:
     path = write_metrics(tmp_path, "100,1.0,5.0,0.4")
     command: Provenance = {"command": "fit", "started": "", "seed": 0, "versions": {}, "git": None}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
+from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.collect.engines import ProcessEngine
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -22,6 +25,7 @@ from maze_pl.envs.cutting_2d import (
     masked_struct_env_factory,
 )
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
+from maze_pl.modules import ES
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
 from tests.search.problems import best_total, coin_env, table_env
@@ -167,6 +171,45 @@ def test_environments_and_policies_that_cannot_be_searched_are_named() -> None:
         rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", search="puct:4")
     with pytest.raises(ValueError, match=r"step_timeout=5.* keeps environments in separate processes"):
         rollout(table_env, "random", search="puct:4", engine=ProcessEngine(n_workers=1, step_timeout=5.0))
+
+
+class Picky(gymnasium.Env[Any, Any]):
+    """Accepts only actions in the type of its space, and none at all after some steps."""
+
+    observation_space = spaces.Box(0, 9, (1,), np.float32)
+    action_space = spaces.MultiDiscrete([3, 2], dtype=np.int32)
+
+    def __init__(self, n_accepted: int) -> None:
+        self.n_accepted = n_accepted
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        assert self.time < self.n_accepted, "no more actions"
+        self.time += 1
+        return np.zeros(1, np.float32), float(action[0]), self.time == 3, False, {}
+
+
+@pytest.mark.parametrize("search", ["best_of:4", "beam:4", "puct:4", "lookahead:random"])
+def test_simulations_get_actions_in_the_type_of_their_space(search: str) -> None:
+    policy = ES(spec=Spec.of(GymMazeEnv(Picky(3)))).policy
+    assert len(rollout(lambda: GymMazeEnv(Picky(3)), policy, search=search, record=())) == 1
+
+
+@pytest.mark.parametrize("search", ["best_of:4", "beam:4", "puct:4", "lookahead:random"])
+def test_an_error_of_an_environment_within_a_search_is_not_one_of_the_policy(search: str) -> None:
+    with pytest.raises(AssertionError, match="no more actions") as caught:
+        rollout(lambda: GymMazeEnv(Picky(1)), "random", search=search, record=())
+    assert any("a copy of the environment" in note for note in caught.value.__notes__)
+
+
+def test_a_policy_that_does_not_fit_is_named_within_a_search() -> None:
+    with pytest.raises(ValueError, match="SearchPolicy is not a policy for sub-step 0"):
+        rollout(lambda: GymMazeEnv("Acrobot-v1"), DummyCartPolePolicy, search="best_of:4", record=())
 
 
 def test_continuous_actions_are_sampled() -> None:

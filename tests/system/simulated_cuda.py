@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
+
+from maze_pl.system import device_graph
 
 
 class SimulatedGenerator:
@@ -45,6 +48,7 @@ class SimulatedCuda:
         current: The current stream.
         mode: How operations that wait are treated.
         is_recording: Whether a graph is recorded.
+        n_streams: Number of streams that were made.
         spoils_generator: Whether a failed recording leaves the generator in the state of recording.
     """
 
@@ -57,18 +61,19 @@ class SimulatedCuda:
         self.spoils_generator = False
         self.generator = SimulatedGenerator()
         self.registered: list[Any] = []
+        self.n_streams = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put it in place of `torch.cuda`."""
         simulated = {
-            "Stream": lambda device: SimulatedStream(self, "side"),
+            "Stream": self.new_stream,
             "current_stream": lambda device=None: self.current,
             "set_stream": self.set_stream,
             "stream": self.on_stream,
             "device": self.on_device,
             "current_device": lambda: 0,
             "CUDAGraph": lambda: SimulatedGraph(self),
-            "graph": lambda graph, stream: _Recording(self, stream),
+            "graph": lambda graph, stream, capture_error_mode: _Recording(self, stream, capture_error_mode),
             "get_sync_debug_mode": lambda: self.mode,
             "set_sync_debug_mode": self.set_mode,
             "default_generators": (self.generator,),
@@ -76,6 +81,11 @@ class SimulatedCuda:
         for name, value in simulated.items():
             monkeypatch.setattr(torch.cuda, name, value)
         monkeypatch.setattr(torch, "rand", self.draw)
+        monkeypatch.setattr(device_graph, "_side_stream", cache(device_graph._side_stream.__wrapped__))
+
+    def new_stream(self, device: Any) -> SimulatedStream:
+        self.n_streams += 1
+        return SimulatedStream(self, "side")
 
     def set_stream(self, stream: Any) -> None:
         self.current = stream
@@ -136,15 +146,16 @@ class SimulatedGraph:
 class _Recording:
     """As `torch.cuda.graph`, it leaves its stream only if ending the recording succeeds."""
 
-    def __init__(self, cuda: SimulatedCuda, stream: Any) -> None:
+    def __init__(self, cuda: SimulatedCuda, stream: Any, errors: str) -> None:
         self._cuda = cuda
         self._stream = stream
+        self._errors = errors
 
     def __enter__(self) -> None:
         self._before = self._cuda.current
         self._cuda.current = self._stream
         self._cuda.is_recording = True
-        self._cuda.calls.append(f"recording on {self._stream.name}")
+        self._cuda.calls.append(f"recording on {self._stream.name}, {self._errors}")
 
     def __exit__(self, *_: object) -> None:
         self._cuda.is_recording = False

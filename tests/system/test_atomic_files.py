@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from maze_pl.system.atomic_files import replaced, write_file
+from maze_pl.system.atomic_files import part_path, replaced, write_file
+from maze_pl.system.deferred_files import DeferredFiles
 
 
 @pytest.fixture
@@ -95,3 +96,34 @@ def test_what_is_not_a_regular_file_is_not_replaced(tmp_path: Path) -> None:
                 part.write_bytes(b"content")
     assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink() and folder.is_dir()
     assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e4", "\u9f98", "\U0001f40d", "\udcff"])
+def test_every_name_that_the_file_system_allows_can_be_written(tmp_path: Path, letter: str) -> None:
+    size = len(os.fsencode(letter))
+    deferred = DeferredFiles()
+    for n_bytes in (200, 239, 240, 241, 254, 255):
+        path = tmp_path / (letter * (n_bytes // size) + "b" * (n_bytes % size))
+        assert len(os.fsencode(path.name)) == n_bytes
+        write_file(path, b"content")
+        deferred.write(path.with_name(f"{path.name[:-1]}c"), b"other")
+        deferred.flush()
+        assert path.read_bytes() == b"content" and path.with_name(f"{path.name[:-1]}c").read_bytes() == b"other"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_names_of_parts_differ_where_names_do(tmp_path: Path) -> None:
+    names = ["a", *("a" * 250 + end for end in ("", "b", "c", "bc")), "\u00e4" * 127, "\u00e4" * 126 + "a"]
+    parts = [part_path(tmp_path / name, number) for name in names for number in (None, 1, 2)]
+    assert len(set(parts)) == len(parts)
+    for part in parts:
+        assert part.name.startswith(".") and part.suffix == ".part" and len(os.fsencode(part.name)) <= 255
+        assert part.name.encode("utf-8")  # no half characters
+    assert part_path(tmp_path / "a").name == f".a.{os.getpid()}.part"
+
+
+def test_a_name_that_is_too_long_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for path in (tmp_path / ("a" * 256), tmp_path / "new" / ("a" * 256), tmp_path / "new" / ("a" * 256) / "b"):
+        with pytest.raises(OSError, match="File name too long"), replaced(path):
+            raise AssertionError("nothing is written")
+    assert not list(tmp_path.iterdir())

@@ -74,9 +74,17 @@ def test_warm_ups_and_the_recording_are_prepared_and_share_a_stream(monkeypatch:
     DeviceGraph(act, CUDA, None, lambda: cuda.calls.append("prepared")).replay()
     warm_up = ["prepared", "called on side"]
     before, after = ["side waits for default"], ["default waits for side"]
-    recording = ["prepared", "recording on side", "called on side"]
+    recording = ["prepared", "recording on side, thread_local", "called on side"]
     assert cuda.calls == before + warm_up * N_WARM_UPS + after + recording + ["replayed"]
     assert (cuda.current, cuda.mode) == (default, 0)
+
+
+def test_graphs_of_a_device_share_a_stream_and_so_the_workspaces_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimulatedCuda()
+    cuda.install(monkeypatch)
+    graphs = [DeviceGraph(lambda: [], device) for device in (CUDA, torch.device("cuda", 0), CUDA)]
+    assert cuda.n_streams == 1
+    assert len(graphs) == 3
 
 
 def test_a_function_that_waits_for_the_device_is_refused_before_a_recording_begins(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -13,7 +14,7 @@ import time
 
 import pytest
 
-from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, StoppedBySignal, StopSignals
+from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, StoppedBySignal, StopSignals, abandoned_after_signal
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 
@@ -122,3 +123,38 @@ def test_a_rank_that_was_launched_ends_with_the_process_that_launched_it() -> No
             return
         time.sleep(0.05)
     raise AssertionError("the rank still lives")
+
+
+FAILURES = [
+    (EOFError(), "EOFError"),
+    (ValueError("of a user\nin lines"), "ValueError: of a user"),
+    (
+        RuntimeError("environment 0 failed: Traceback (most recent call last):\n  File\nOSError: gone\n"),
+        "OSError: gone",
+    ),
+]
+
+
+@pytest.mark.parametrize(("failure", "said"), FAILURES, ids=lambda value: type(value).__name__)
+def test_an_error_after_a_deferred_signal_becomes_the_end_by_that_signal(failure: Exception, said: str) -> None:
+    with StopSignals(deferred=True) as signals:
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(StoppedBySignal) as stopped, abandoned_after_signal():
+            raise failure
+        assert stopped.value.code == 128 + signal.SIGTERM
+        assert signals.has_interrupted and signals.failure == said
+
+
+def test_an_error_just_before_the_signal_that_caused_it_becomes_the_end_by_that_signal() -> None:
+    with StopSignals(deferred=True):
+        later = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGTERM))
+        with pytest.raises(StoppedBySignal), abandoned_after_signal():
+            later.start()
+            raise EOFError
+        later.join()
+
+
+def test_errors_without_a_signal_stay_as_they_are() -> None:
+    for context in (contextlib.nullcontext(), StopSignals(deferred=True)):
+        with pytest.raises(EOFError), context, abandoned_after_signal():
+            raise EOFError

@@ -49,6 +49,16 @@ def test_records_documents_and_folders_give_the_same_events(played: list[Traject
     assert of_folder.equals(expected.sort_values(["episode_id", "env_step"], ignore_index=True))
 
 
+def test_half_a_last_row_of_an_event_log_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "LineEvents.moved.csv"
+    header = "episode_id,episode_started,env_time,distance\n"
+    for half in ("", "e", "e,1.5,4", "e,1.5,4,1"):  # of 17
+        path.write_text(f"{header}e,1.5,3,16\n{half}")
+        assert [rows for _, _, rows in rows_of_folder(tmp_path)["e"]] == [[("e", 1.5, 3, 16)]]
+    path.write_text(header[:-1])
+    assert rows_of_folder(tmp_path) == {}
+
+
 def test_shares_of_rewards_are_summed_by_step() -> None:
     columns = {"episode_id": "str", "episode_started": "float", "env_time": "int", "name": "str", "value": "float"}
     rows = [("e", 0.0, 5, "cost", -1.0), ("e", 0.0, 5, "gain", 3.0), ("e", 0.0, 6, "cost", -2.0)]

@@ -12,15 +12,17 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from maze_pl.collect.engines.engine import Job, MakePlayer, not_started
+from maze_pl.collect.engines.engine import LOGGER, Job, MakePlayer, not_started
 from maze_pl.collect.engines.worker_engine import Outcome, WorkerEngine, WorkerHost
+from maze_pl.core.provenance import PROVENANCE_VARIABLE
 from maze_pl.envs.contract import portable_error
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.ray_cluster import check_address, join_cluster, ray_module
 from maze_pl.system.worker_process import dumps
 
-_SECONDS_TO_END: Final = 2.0
+_SECONDS_TO_END: Final = 2.0  # after errors and signals
+_SECONDS_TO_CLOSE: Final = 60.0  # for simulators that take long to shut down
 
 
 class _Served(WorkerHost):
@@ -52,9 +54,12 @@ def _worker() -> Any:
     """Class of worker processes, sent by value so that it can report a node without maze_pl."""
 
     class Worker:
-        def __init__(self, serve: bytes, folders: list[str], run_dir: str) -> None:
+        def __init__(self, serve: bytes, folders: list[str], variables: Any) -> None:
             sys.path += [folder for folder in folders if folder not in sys.path]
-            os.environ[RUN_DIR_VARIABLE] = run_dir
+            for name, value in variables.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
             self.serve = serve
             self.served: Any = None
 
@@ -101,6 +106,7 @@ class RayEngine(WorkerEngine):
         self._put = not_started  # puts an object into Ray's store
         self._weights: tuple[list[Any], int] = ([], 0)
         self._promises: dict[Any, deque[Any]] = {}  # worker -> references to its results, in order
+        self._has_failed = False  # True if a job raised an error
         self._undo = contextlib.ExitStack()
 
     @property
@@ -139,20 +145,36 @@ class RayEngine(WorkerEngine):
         self._put = ray_module().put
         serve = self._put(dumps(partial(_Served, make_player, policy)))
         worker_class = ray_module().remote(num_cpus=1, max_restarts=0)(_worker())
-        self._new = partial(worker_class.remote, serve, sys.path, str(output_folder("").absolute()))
+        # Ray's processes may be older than this run, and on other machines.
+        variables = {
+            RUN_DIR_VARIABLE: str(output_folder("").absolute()),
+            PROVENANCE_VARIABLE: os.environ.get(PROVENANCE_VARIABLE),
+        }
+        self._new = partial(worker_class.remote, serve, sys.path, variables)
 
     def close(self) -> None:
         """End all workers and leave the cluster; stop Ray if started here. See `Engine.close`."""
-        super().close()
         if self._promises and ray_module().is_initialized():
-            closing = [worker.call.remote("close") for worker in self._promises]
-            ray_module().wait(closing, num_returns=len(closing), timeout=_SECONDS_TO_END)
+            self._close_players()
+        super().close()
         self._promises = {}
+        self._has_failed = False
         self._weights = ([], 0)
         self._counted_at = 0.0
         self._new = not_started
         self._put = not_started
         self._undo.close()
+
+    def _close_players(self) -> None:
+        """Let all workers close their players: within a minute, or 2 s if a job failed or is abandoned."""
+        is_orderly = not self._has_failed and not any(self._promises.values())
+        seconds = _SECONDS_TO_CLOSE if is_orderly else _SECONDS_TO_END
+        closing = {worker.call.remote("close"): worker for worker in self._promises}
+        _, late = ray_module().wait(list(closing), num_returns=len(closing), timeout=seconds)
+        for reference in late:
+            players = [player for player, home in self._homes.items() if home == closing[reference]]
+            fault = f"the worker of players {players} did not end within {seconds:g} s"
+            LOGGER.warning(f"{fault}; its environments may not have been closed")
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Put weights into Ray's object store; nodes fetch them once. See `Engine.publish`."""
@@ -209,4 +231,5 @@ class RayEngine(WorkerEngine):
             ray_module().kill(worker)
             return Outcome(worker, died=str(result))
         self._promises[worker].popleft()
+        self._has_failed = self._has_failed or isinstance(result, Exception)
         return Outcome(worker, result, version)

@@ -159,18 +159,32 @@ class ReplayBuffer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`; saved rows give the capacity for demonstrations.
 
+        The rings are those that the buffer has, as there may be no room on their device for others.
+
         Raises:
             KeyError: A part is missing.
-            ValueError: A part is damaged.
+            ValueError: A part is damaged. The rings were not changed.
         """
-        storages = {}
-        for key, step in self._steps.items():
+        loaded: dict[StepKey, list[ReplayStorage]] = {}
+        for key in self._steps:
             kept = state["storages"][key]
-            capacities = [self._capacity]
+            loaded[key] = self._storages[key][:1]
             if self._n_demonstrated:
-                capacities.append(max(1, len(kept[-1]["columns"]["reward"])))
-            made = [self._make_storage(step, capacity) for capacity in capacities]
-            storages[key] = [storage.load_state_dict(one) for storage, one in zip(made, kept, strict=True)]
-        self._storages = storages
+                n_kept = len(kept[-1]["columns"]["reward"])
+                loaded[key].append(self._storage_of_demonstrations(key, n_kept))
+            for storage, saved in zip(loaded[key], kept, strict=True):
+                storage.check_state(saved)
         self._transitions.load_state_dict(state["open"])
         self.generator.set_state(state["generator"])
+        for key, storages in loaded.items():
+            for storage, saved in zip(storages, state["storages"][key], strict=True):
+                storage.load_state_dict(saved)
+        self._storages = loaded
+
+    def _storage_of_demonstrations(self, key: StepKey, n: int) -> ReplayStorage:
+        """Return storage for n separate demonstrations: the present one if it has their size."""
+        capacity = max(1, n)
+        for storage in self._storages[key][1:]:
+            if storage.capacity == capacity:
+                return storage
+        return self._make_storage(self._steps[key], capacity)

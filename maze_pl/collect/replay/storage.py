@@ -176,18 +176,23 @@ class ReplayStorage:
             weight = self._priorities.leaves[places] ** -self._beta
             largest = weight.max(-1, initial=0.0, keepdims=True)
             drawn["weight"] = (weight / largest).astype(np.float32)
+        index = self._index(places)
+        following_index = index if last is places else self._index(last)
         return TransitionBatch(
-            observation=self._read(columns["observation"], places),
-            action=self._read(columns["action"], places),
-            next_observation=self._read(columns["next_observation"], last),
+            observation=self._read(columns["observation"], index),
+            action=self._read(columns["action"], index),
+            next_observation=self._read(columns["next_observation"], following_index),
             **tensor_views(drawn),
         )
 
-    def _read(self, rings: Columns, places: Array) -> Any:
-        """Return places [U, B] of rings in nested dicts, as tensors [U, B, ...]."""
+    def _index(self, places: Array) -> Array | Tensor:
+        """Return places [U, B] as an index of observations and actions, on their device."""
+        return places if self._device is None else torch.from_numpy(places).to(self._device)
+
+    def _read(self, rings: Columns, index: Array | Tensor) -> Any:
+        """Return entries of rings in nested dicts at an index [U, B], as tensors [U, B, ...]."""
         if self._device is None:
-            return mapped(lambda ring: torch.from_numpy(ring[places]), rings)
-        index = torch.from_numpy(places).to(self._device)
+            return mapped(lambda ring: torch.from_numpy(ring[index]), rings)
         return mapped(lambda ring: ring[index], rings)
 
     def reprioritise(self, places: Array, errors: Tensor) -> None:
@@ -258,8 +263,7 @@ class ReplayStorage:
         Raises:
             ValueError: The state does not fit this storage; nothing was changed.
         """
-        self._refuse_numbers(state)
-        self._refuse_columns(state.get("columns"), min(state["written"], self.capacity))
+        self.check_state(state)
         self._written = state["written"]
         self._last = dict(state["last"])
         self._highest = state["highest"]
@@ -268,12 +272,22 @@ class ReplayStorage:
         mapped(_restore, self._columns, state["columns"])
         self._follower[rows] = saved["follower"]
         if self._priorities is not None:
+            self._priorities = SumTree(self.capacity)
             self._priorities.update(np.arange(len(self)), saved["priorities"])
         if self._sizes is not None:
             self._sizes[rows] = saved["sizes"]
             if state.get("alpha") is not None:  # older states have none
                 self._alpha = state["alpha"]
         return self
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Check a state that is to be loaded.
+
+        Raises:
+            ValueError: It does not fit this storage.
+        """
+        self._refuse_numbers(state)
+        self._refuse_columns(state.get("columns"), min(state["written"], self.capacity))
 
     def _refuse_numbers(self, state: dict[str, Any]) -> None:
         """Raise ValueError if numbers of a state are impossible, or belong to another capacity."""

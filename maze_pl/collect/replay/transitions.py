@@ -63,7 +63,9 @@ class Transitions:
     def of(self, rollout: Rollout) -> dict[StepKey, Columns]:
         """Return the transitions that a rollout completes.
 
-        They are in the order in which their successors became known.
+        They are in the order in which their successors became known; acts of actors that are done have no
+        successor, and come in the order in which they were taken. So the transitions of a stream
+        are in the order of its acts, also if another actor takes the slot within the same environment step.
 
         Args:
             rollout: The next rollout.
@@ -123,8 +125,10 @@ class Transitions:
             truncated = rows.truncated[t, env]
             if env_steps or terminated or truncated:
                 for actor in list(open_acts):
-                    if terminated or actor.done_in_row >= 0:
-                        completed[actor.step_key].append(_terminal(open_acts.pop(actor)))
+                    if actor.done_in_row >= 0:  # has its place among the completed ones already
+                        _end(open_acts.pop(actor))
+                    elif terminated:
+                        completed[actor.step_key].append(_end(open_acts.pop(actor)))
             successor = successors.get((t, env))
             if successor is not None and successor.actor in open_acts:
                 act = open_acts.pop(successor.actor)
@@ -191,7 +195,8 @@ def _begin(
         segment: Its segment, as arrays.
         index: Its row and column in the segment.
         stream: Number of its stream.
-        completed: By step key, gets the previous act of the actor.
+        completed: By step key, gets the previous act of the actor, and the act itself if the actor is
+            done; its outcome changes until the environment step ends.
     """
     act = _act(segment, index)
     act["stream"] = stream
@@ -200,8 +205,10 @@ def _begin(
     if previous is not None and not act["is_first"]:
         completed[key].append(previous | {"next_observation": act["observation"]})
     # the act goes last; rewards until the end of the environment step count for a done actor too
-    is_done = bool(segment.actor_done[index])
-    open_acts[actor._replace(done_in_row=index[0]) if is_done else actor] = act
+    if segment.actor_done[index]:
+        completed[key].append(act)  # ahead of the acts of the next actor in its slot
+        actor = actor._replace(done_in_row=index[0])
+    open_acts[actor] = act
     if segment.actor_reward is None:
         for waiting in open_acts.values():
             waiting["reward"] += waiting["discount"] * float(segment.reward[index])
@@ -217,9 +224,11 @@ def _act(segment: Any, index: tuple[int, int]) -> Columns:
     return act
 
 
-def _terminal(act: Columns) -> Columns:
-    """Complete an act after which nothing follows."""
-    return act | {"next_observation": act["observation"], "discount": 0.0}
+def _end(act: Columns) -> Columns:
+    """Complete an act after which nothing follows, in place."""
+    act["next_observation"] = act["observation"]
+    act["discount"] = 0.0
+    return act
 
 
 def _flattened(array: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -10,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
@@ -100,6 +103,8 @@ class GymVectorArrayEnv(ArrayEnv):
                     warnings.filterwarnings("ignore", ".*[aA]utoreset_?[mM]ode.*")  # which is refused below
                     vector = gymnasium.make_vec(self._env, n_envs, self._vectorization_mode, **self._kwargs)
             except gymnasium.error.Error as error:
+                if "vector entry point" not in str(error):  # an unknown name, for example
+                    raise ValueError(str(error)) from error
                 remedy = "choose vectorization_mode=sync, or the form for single episodes"
                 raise ValueError(f"{self._env} has no vector form ({error}); {remedy}") from error
         else:
@@ -113,6 +118,8 @@ class GymVectorArrayEnv(ArrayEnv):
             raise EnvContractError(f"{self._name} {came}; set metadata['autoreset_mode'] to one of {_MODES}")
         if vector.num_envs != n_envs:
             raise EnvContractError(f"{self._name} has num_envs={vector.num_envs}; expected {n_envs}")
+        if isinstance(vector.unwrapped, AsyncVectorEnv):
+            _separate_from_group(vector.unwrapped)
         sync = vector.unwrapped
         if type(sync) is SyncVectorEnv and mode is AutoresetMode.SAME_STEP and self._takes_mask is not False:
             sync.autoreset_mode = AutoresetMode.DISABLED
@@ -320,8 +327,38 @@ class GymVectorArrayEnv(ArrayEnv):
         return {}
 
     def close(self) -> None:
-        """Close the vector environment; safe to call twice."""
+        """Close the vector environment; safe to call twice, and after processes of it have ended."""
+        vector = self._vector.unwrapped
+        if isinstance(vector, AsyncVectorEnv) and not vector.closed and not _answers(vector):
+            _end_processes(vector)
         self._vector.close()
+
+
+def _separate_from_group(vector: AsyncVectorEnv) -> None:
+    """Keep the processes of a vector environment from signals to the group of this process, which ends them itself.
+
+    They inherit the handlers of this process, and would end by TERM while it wants to finish a rollout.
+    """
+    for process in vector.processes:
+        with contextlib.suppress(OSError):  # it was not forked from this process
+            os.setpgid(process.pid or 0, 0)
+
+
+def _answers(vector: AsyncVectorEnv) -> bool:
+    """True if a vector environment does not wait for its processes, all of which are alive."""
+    is_idle = vector._state is AsyncState.DEFAULT
+    return is_idle and all(process.is_alive() for process in vector.processes)
+
+
+def _end_processes(vector: AsyncVectorEnv) -> None:
+    """End the processes of a vector environment that does not answer, which its `close` would wait for."""
+    for process in vector.processes:
+        process.kill()
+        process.join()
+    for pipe in vector.parent_pipes:
+        if pipe is not None:
+            pipe.close()
+    vector.closed = True
 
 
 def require_seeds(env: ArrayEnv, needed_by: str, all_episodes: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,9 @@ from maze_pl.envs.cutting_2d.objects import Piece
 from maze_pl.envs.cutting_2d.static_demand import StaticDemand
 from maze_pl.envs.cutting_2d.uniform_demand import UniformDemand
 from maze_pl.envs.tensors.tensor_streams import uniform
+
+_WEIGHT_UNITS: Final = 2**32
+"""Units of a weight of 1, so that the sums of many weights are exact in float64, too."""
 
 
 class TensorOrders:
@@ -79,14 +84,17 @@ class TensorOrders:
         """
         n_envs, length = len(seeds), demand.m_demanded_pieces
         n_cuts = length - demand.n_raw_pieces
-        numbers = uniform(seeds, 2 * n_cuts + 2 * length).float()
+        uniform_numbers = uniform(seeds, 2 * n_cuts + 2 * length)
+        numbers = uniform_numbers.float()
         places = torch.arange(length, device=seeds.device)
         pieces = (places < demand.n_raw_pieces)[:, None] * self._raw
         pieces = pieces.expand(n_envs, -1, -1)
         for number in range(n_cuts):
             weight = (pieces - 1.0).clamp(min=0.0) / pieces.clamp(min=1.0)  # 0 where there is no piece yet
-            bounds = weight.flatten(1).cumsum(1)  # [N, 2 * length]
-            threshold = numbers[:, 2 * number, None] * bounds[:, -1:]
+            # Cumulative sums of integers are exact; those of floats are not reproducible on a GPU.
+            units = (weight.double() * _WEIGHT_UNITS).long().flatten(1)
+            bounds = units.cumsum(1)  # [N, 2 * length]
+            threshold = uniform_numbers[:, 2 * number, None] * bounds[:, -1:]
             chosen = (bounds <= threshold).sum(1).clamp(max=2 * length - 1)
             index, axis = chosen // 2, chosen % 2
             piece = pieces[torch.arange(n_envs, device=seeds.device), index]  # [N, 2]

@@ -5,7 +5,7 @@ Plain gymnasium environments are stepped without the layers around them.
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from maze_pl.core.state_rules import StateError
 from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.contract import (
     FLAGS,
+    NO_RESULT,
     NUMBERS,
     EnvContractError,
     check_reset,
@@ -117,7 +118,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         try:
             self._next.stage(n, self._reset(n))
         except Exception as error:
-            self._explain(n, error, ...)
+            self._explain(n, error, NO_RESULT)
             raise
 
     def _reset(self, n: int) -> dict[str, Any]:
@@ -145,14 +146,14 @@ class SequentialVectorEnv(LocalVectorEnv):
         Args:
             n: Number of the environment that was being stepped or reset.
             error: The exception.
-            result: Result of its step, `...` if there is none.
+            result: Result of its step, `NO_RESULT` if there is none.
         """
         try:
             if isinstance(error, EnvContractError):
                 raise error
             plain, trace = self._plain, error.__traceback__
             explain_step(error, result, self.envs[n] if plain is None else plain.envs[n])
-            if plain is not None and result is not ... and trace is not None and trace.tb_next is None:
+            if plain is not None and result is not NO_RESULT and trace is not None and trace.tb_next is None:
                 plain.check(n, result)
         except EnvContractError as told:
             raise EnvContractError(f"environment {self.first_env_index + n}: {told}") from error
@@ -185,7 +186,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         if self._watch is not None and self._watch.is_done:
             self._watch = None
         watch = self._watch
-        n, result = 0, cast(Any, ...)
+        n, result = 0, NO_RESULT
         try:
             for n in chosen:
                 env = envs[n]
@@ -216,13 +217,9 @@ class SequentialVectorEnv(LocalVectorEnv):
                     if watch is not None and n == 0 and (fault := watch.end_step()) is not None:
                         warnings.warn(fault, UnattributedRewardWarning, stacklevel=2)
                 if terminated or truncated:
-                    if truncated and not terminated:
-                        key, agent_id = env.actor_id()
-                        self._next.check_final(key, observation)
-                        extras.finals.append(self._final(n, key, agent_id, observation))
-                    for summary in env.drain_episode_summaries():
-                        self._episodes.finish(n, summary)
-                    self._time.end(n, env)
+                    if not terminated:
+                        self._keep_final(n, observation, extras)
+                    self._finish_episode(n)
                     if not self.autoreset:
                         continue
                     self._episodes.numbers[n] += 1
@@ -232,6 +229,18 @@ class SequentialVectorEnv(LocalVectorEnv):
             self._explain(n, error, result)
             raise
         extras.actor_rewards = AttributedRewards.joined(attributed) if attributed else None
+
+    def _keep_final(self, n: int, observation: dict[str, Any], extras: StepExtras) -> None:
+        """Keep the final observation of environment n, whose episode was truncated."""
+        key, agent_id = self.envs[n].actor_id()
+        self._next.check_final(key, observation)
+        extras.finals.append(self._final(n, key, agent_id, observation))
+
+    def _finish_episode(self, n: int) -> None:
+        """Take the summaries of the episode of environment n that has ended, and its time."""
+        for summary in self.envs[n].drain_episode_summaries():
+            self._episodes.finish(n, summary)
+        self._time.end(n, self.envs[n])
 
     def _final(self, n: int, key: StepKey, agent_id: int, observation: dict[str, Any]) -> FinalGroup:
         """Final observation of environment n."""
@@ -256,7 +265,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         staging.terminated.fill(False)
         staging.truncated.fill(False)
         ndarray = np.ndarray
-        n, result = 0, cast(Any, ...)
+        n, result = 0, NO_RESULT
         try:
             for n in chosen:
                 result = steps[n](actions[n])

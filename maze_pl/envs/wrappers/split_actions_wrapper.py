@@ -165,5 +165,5 @@ def _part(space: Any, indices: list[int]) -> spaces.Space[Any]:
     if isinstance(space, spaces.Box):
         return spaces.Box(space.low[indices], space.high[indices], dtype=space.low.dtype.type)
     if isinstance(space, spaces.MultiDiscrete):
-        return spaces.MultiDiscrete(space.nvec[indices], start=space.start[indices])
+        return spaces.MultiDiscrete(space.nvec[indices], dtype=space.dtype.type, start=space.start[indices])
     return spaces.MultiBinary(len(indices))

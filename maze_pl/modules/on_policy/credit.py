@@ -67,8 +67,8 @@ def assign_credit(
     """Assign credit to the acts of a rollout as the kind of critic requires.
 
     Args:
-        critic_kind: `StateCritic.kind`: one value for each row, for each actor's act, or for each act of
-            an environment as a difference from the value of the previous act.
+        critic_kind: `StateCritic.kind`: one value for each row, for each actor's act, or for each
+            act of an environment as a difference from the value of the previous act.
         rollout: The collected rollout.
         values: Step key -> [T, B] value of the actor's observation.
         final_values: Step key -> [F] value of the final observations.
@@ -93,16 +93,43 @@ def _with_actor_rewards(rollout: Rollout) -> Rollout:
     return rollout if reward is None else replace(rollout, rows=replace(rollout.rows, reward=reward))
 
 
-def _estimate(method: Method, log_rho: Tensor, *stream: Tensor) -> tuple[Tensor, Tensor]:
-    """[T, B] advantages and value targets of streams: arguments of `gae`, with [T, B] discounts."""
-    reward, value, next_value, terminated, cut, discount = stream
+def _estimate(
+    method: Method,
+    *,
+    log_rho: Tensor,
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    cut: Tensor,
+    discount: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """[T, B] advantages and value targets of streams.
+
+    Args:
+        method: Method of estimation.
+        log_rho: [T, B] logarithm of rho; used by V-trace only.
+        reward: [T, B] reward up to the successor.
+        value: [T, B] value.
+        next_value: [T, B] value of the successor.
+        terminated: [T, B] bool, there is no successor.
+        cut: [T, B] bool, the next entry of the column is not the successor.
+        discount: [T, B] discount of the successor's value.
+    """
     if not isinstance(method, VTrace):
         advantage = gae(reward, value, next_value, terminated, cut, discount, method)
         return advantage, advantage + value
     last = (discount * next_value).masked_fill(terminated | ~cut, 0.0)
     discount = discount.masked_fill(terminated | cut, 0.0)
-    clips = method.clip_rho_threshold, method.clip_pg_rho_threshold
-    return_, advantage = vtrace(log_rho, discount, reward + last, value, torch.zeros_like(value[0]), *clips)
+    return_, advantage = vtrace(
+        log_rho=log_rho,
+        discount=discount,
+        reward=reward + last,
+        value=value,
+        bootstrap_value=torch.zeros_like(value[0]),
+        clip_rho_threshold=method.clip_rho_threshold,
+        clip_pg_rho_threshold=method.clip_pg_rho_threshold,
+    )
     return advantage, return_
 
 
@@ -122,7 +149,8 @@ def importance_weights(
     Args:
         critic_kind: `StateCritic.kind`.
         rollout: The collected rollout.
-        log_rho: Step key -> [T, B] current minus old log-probability of each act, 0 where there is no act.
+        log_rho: Step key -> [T, B] current minus old log-probability of each act, 0 where there is
+            no act.
 
     Returns:
         Step key -> [T, B] float64; 1 for step keys without log-probabilities.
@@ -136,6 +164,33 @@ def importance_weights(
     shape = (*rollout.rows.filled.shape, -1)
     of_rows: Any = sum(log.view(shape).sum(-1) for log in logs.values())
     return {key: of_rows.exp().repeat_interleave(rollout.n_slots(key), 1) for key in logs}
+
+
+def importance_of_acts(
+    critic_kind: Literal["shared", "step", "delta"],
+    rollout: Rollout,
+    method: Method,
+    credit: Credits,
+) -> dict[StepKey, tuple[Tensor, Tensor]]:
+    """Compute the importance weights of V-trace for acts that count; empty for other methods.
+
+    Args:
+        critic_kind: `StateCritic.kind`.
+        rollout: The collected rollout.
+        method: Method of estimation, by which credit was assigned.
+        credit: Credit of the acts.
+
+    Returns:
+        Step key -> [T, B] weights, 0 for acts that do not count in the loss of the policy, and the
+        number of those that do.
+    """
+    if not isinstance(method, VTrace):
+        return {}
+    weights = {}
+    for key, rho in importance_weights(critic_kind, rollout, method.log_rho).items():
+        counts = credit[key].weight > 0
+        weights[key] = torch.where(counts, rho.to(counts.device), 0.0), counts.sum()
+    return weights
 
 
 def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
@@ -159,10 +214,16 @@ def step_credit(rollout: Rollout, values: Values, final_values: Values, gamma: f
         next_value = next_rows(own)
         if len(final_value):  # the successor is the column's next entry or a final observation
             next_value = torch.where(streams.final >= 0, final_value[streams.final.clamp(min=0)], next_value)
-        cut, ends = streams.cut & ~streams.terminated, streams.terminated
-        log_rho = _log_rho(method, key, value).gather(0, at)
-        stream = streams.reward, own, next_value, ends, cut, streams.discount
-        advantage, return_ = _estimate(method, log_rho, *stream)
+        advantage, return_ = _estimate(
+            method,
+            log_rho=_log_rho(method, key, value).gather(0, at),
+            reward=streams.reward,
+            value=own,
+            next_value=next_value,
+            terminated=streams.terminated,
+            cut=streams.cut & ~streams.terminated,
+            discount=streams.discount,
+        )
         counts = (exists & ~streams.open).double()
         dense = torch.where(exists, torch.stack([advantage * counts, return_ * counts, counts]), 0.0)
         target = value.new_zeros((3, *value.shape))
@@ -205,9 +266,16 @@ def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma:
     next_value = next_rows(value)
     for key, final in rollout.finals.items():
         next_value[final.row, final.env] = final_values[key].double()
-    discount = gamma ** rows.env_steps.double()
-    stream = rows.reward, value, next_value, rows.terminated, cut, discount
-    advantage, return_ = _estimate(method, log_rho, *stream)
+    advantage, return_ = _estimate(
+        method,
+        log_rho=log_rho,
+        reward=rows.reward,
+        value=value,
+        next_value=next_value,
+        terminated=rows.terminated,
+        cut=cut,
+        discount=gamma ** rows.env_steps.double(),
+    )
     if rollout.flat:
         weight = torch.ones_like(value)
         return {key: Credit(advantage, return_, weight, weight)}
@@ -224,9 +292,10 @@ def shared_credit(rollout: Rollout, values: Values, final_values: Values, gamma:
 def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: float, method: Method) -> Credits:
     """Assign credit if all acts of an environment form one stream, with a value for each act.
 
-    The value before the next act shows the merit of an act already within the row, not only the return of the whole
-    row. There is no discount between the sub-steps of a row. Rewards are those returned by `env.step`; rewards
-    attributed to actors are ignored, because values are of the whole environment.
+    The value before the next act shows the merit of an act already within the row, not only the
+    return of the whole row. There is no discount between the sub-steps of a row. Rewards are those
+    returned by `env.step`; rewards attributed to actors are ignored, because values are of the
+    whole environment.
 
     Args:
         rollout: The collected rollout.
@@ -265,8 +334,21 @@ def delta_credit(rollout: Rollout, values: Values, final_values: Values, gamma: 
     cut = (is_last & stops[:, None]) | ~active
     terminated = is_last & rows.terminated[:, None]
     discount = torch.where(is_last, gamma ** rows.env_steps.double()[:, None], 1.0)
-    stream = (part.flatten(0, 1) for part in (next_value, terminated, cut, discount))
+    of_acts, targets = _estimate(
+        method,
+        log_rho=log_rho,
+        reward=reward,
+        value=value,
+        next_value=next_value.flatten(0, 1),
+        terminated=terminated.flatten(0, 1),
+        cut=cut.flatten(0, 1),
+        discount=discount.flatten(0, 1),
+    )
     weight = active.double()
-    advantage, return_ = (x.view(shape) * weight for x in _estimate(method, log_rho, reward, value, *stream))
-    of_keys = zip(rollout.segments, advantage.unbind(1), return_.unbind(1), weight.unbind(1), strict=True)
-    return {key: Credit(advantage, return_, weight, weight) for key, advantage, return_, weight in of_keys}
+    advantage = of_acts.view(shape) * weight
+    return_ = targets.view(shape) * weight
+    credit = {}
+    for place, key in enumerate(rollout.segments):
+        counts = weight[:, place]
+        credit[key] = Credit(advantage[:, place], return_[:, place], counts, counts)
+    return credit

@@ -163,12 +163,17 @@ def log_prob_of(actor_critic: TorchActorCritic, key: StepKey, acts: ExistingActs
 
 
 def log_ratios(actor_critic: TorchActorCritic, acts: dict[StepKey, ExistingActs]) -> dict[StepKey, Tensor]:
-    """[T, B] current minus stored log-probabilities, for step keys that have stored ones."""
+    """[T, B] current minus stored log-probabilities, for step keys that have stored ones.
+
+    The current ones are computed as `TorchPolicy.note_log_probs` computes the stored ones: without
+    the autocasting of mixed precision, whose rounding would look like a change of the policy.
+    """
     ratios = {}
     for key, part in acts.items():
         stored = part.segment.log_prob
         if stored is not None:
-            change = _current_log_prob(actor_critic, key, part) - part.take(stored)
+            with torch.autocast(part.agent_id.device.type, enabled=False):
+                change = _current_log_prob(actor_critic, key, part) - part.take(stored)
             places = torch.arange(stored.numel(), device=stored.device) if part.index is None else part.index
             ratios[key] = change.new_zeros(stored.numel()).index_copy_(0, places, change).view_as(stored)
     return ratios
@@ -240,6 +245,31 @@ def samples_of(acts: ExistingActs, value: Tensor, log_prob: Tensor, credit: Cred
         return samples
     valid = valid_acts(acts, credit)
     return samples if bool(valid.all()) else samples.select(valid.nonzero().squeeze(1))
+
+
+def open_shares(
+    acts: dict[StepKey, ExistingActs],
+    samples: dict[StepKey, PolicySamples],
+    credit: dict[StepKey, Credit],
+    *,
+    keeps_open_acts: bool,
+) -> dict[StepKey, tuple[Tensor | int, int]]:
+    """Step key -> number of open acts, and of all acts.
+
+    Args:
+        acts: All acts.
+        samples: Valid acts of each step key, or all.
+        credit: Credit of the acts.
+        keeps_open_acts: Whether open acts may be among the samples if every entry is an act.
+    """
+    shares: dict[StepKey, tuple[Tensor | int, int]] = {}
+    for key, part in acts.items():
+        n_acts = len(part.agent_id)
+        n_valid: Tensor | int = len(samples[key].weight)
+        if part.index is None and keeps_open_acts:
+            n_valid = valid_acts(part, credit[key]).sum()
+        shares[key] = n_acts - n_valid, n_acts
+    return shares
 
 
 def in_sequences(

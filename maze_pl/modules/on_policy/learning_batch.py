@@ -21,9 +21,9 @@ from maze_pl.core.spec import Spec
 from maze_pl.functional import value_loss
 from maze_pl.functional.scaled_sums import add_scaled, subtract_scaled
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption
+from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
 from maze_pl.modules.on_policy.advantages import normalize_advantages
-from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_weights
+from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_of_acts
 from maze_pl.modules.on_policy.critic_states import CriticStates, StatesOfRollout
 from maze_pl.modules.on_policy.diagnostics import explained_variances
 from maze_pl.modules.on_policy.evaluation import (
@@ -31,9 +31,9 @@ from maze_pl.modules.on_policy.evaluation import (
     in_sequences,
     log_prob_of,
     log_ratios,
+    open_shares,
     rows_of,
     samples_of,
-    valid_acts,
     values_of,
 )
 from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
@@ -134,6 +134,11 @@ class OnPolicyModule(AlgorithmModule):
         self.sequence_length = sequence_length
         self._critic_states = CriticStates()
         self._has_seen_rewards = False
+
+    def on_networks_ready(self) -> None:
+        """Refuse distributions without probabilities to learn from; see `refuse_exploration_scale`."""
+        super().on_networks_ready()
+        refuse_exploration_scale(type(self).__name__, self.policy)
 
     def rank_state(self) -> dict[str, Any]:
         """Return the states of a critic that does not share the policy state."""
@@ -345,32 +350,32 @@ def learning_batch(
             samples[key] = samples_of(part, values[key], log_probs[key], credit[key])
         if normalize_advantage:
             normalize_advantages(samples, weighted=leave_one_out or has_open_acts)
-    importance: dict[StepKey, tuple[Tensor, Tensor]] = {}
-    if isinstance(method, VTrace):
-        for key, rho in importance_weights(critic.kind, rollout, method.log_rho).items():
-            counts = credit[key].weight > 0
-            importance[key] = torch.where(counts, rho.to(counts.device), 0.0), counts.sum()
-    open_share: dict[StepKey, tuple[Tensor | int, int]] = {}
-    for key, part in acts.items():
-        n_acts = len(part.agent_id)
-        n_valid: Tensor | int = len(samples[key].weight)
-        if part.index is None and (has_open_acts or leave_one_out):
-            n_valid = valid_acts(part, credit[key]).sum()
-        open_share[key] = n_acts - n_valid, n_acts
-    is_shared = critic.kind == "shared"
-    if states or any(segment.policy_state for segment in rollout.segments.values()):
+    importance = importance_of_acts(critic.kind, rollout, method, credit)
+    open_share = open_shares(acts, samples, credit, keeps_open_acts=has_open_acts or leave_one_out)
+    is_recurrent = bool(states) or any(segment.policy_state for segment in rollout.segments.values())
+    rows: dict[StepKey, Tensor] | None = None
+    if is_recurrent:
+        n_rows = 0
         sequences: dict[StepKey, Tensor] = {}
         for key, part in acts.items():
             samples[key], sequences[key] = in_sequences(samples[key], part, credit[key], sequence_length)
-        return LearningBatch(samples, sequences, 0, is_shared, open_share, importance)
-    if rollout.flat or rollout.dense:
+        rows = sequences
+    elif rollout.flat or rollout.dense:
         n_rows = rollout.rows.filled.numel()
-        rows: dict[StepKey, Tensor] | None = None
         if leave_one_out:
             rows = {key: torch.arange(n_rows, device=part.weight.device) for key, part in samples.items()}
-        return LearningBatch(samples, rows, n_rows, is_shared, open_share, importance, has_open_acts)
-    n_rows = int(rollout.rows.filled.sum())
-    return LearningBatch(samples, rows_of(rollout, acts, credit), n_rows, is_shared, open_share, importance)
+    else:
+        n_rows = int(rollout.rows.filled.sum())
+        rows = rows_of(rollout, acts, credit)
+    return LearningBatch(
+        acts=samples,
+        row=rows,
+        n_rows=n_rows,
+        shared=critic.kind == "shared",
+        open_share=open_share,
+        importance_weight=importance,
+        has_open_acts=has_open_acts and not is_recurrent,
+    )
 
 
 def _state_critic(actor_critic: TorchActorCritic) -> StateCritic:

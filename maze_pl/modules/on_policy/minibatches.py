@@ -30,7 +30,7 @@ from maze_pl.system.ranks import sum_over_ranks, world_size
 class PolicySamples:
     """Acts of one step key in a rollout or in a minibatch.
 
-    The weights of a minibatch are such that `weight @ loss`, averaged over ranks, is the mean of
+    The weights of a minibatch are such that `weight.dot(loss)`, averaged over ranks, is the mean of
     `loss` over the valid acts of all ranks. The same holds for `value_weight` and the values that a
     critic is to learn.
 

@@ -29,7 +29,7 @@ _SHIPPED = (
 """Files whose functions read nothing that changes by computed names."""
 WITHOUT_STATE = (
     *(f"{_OPTIMIZATION}{name}.py" for name in ("gradient_step", "traced_loss", "step_plan", "capture")),
-    f"{_OPTIMIZATION}graphed_trace.py",
+    *(f"{_OPTIMIZATION}{name}.py" for name in ("flat_minibatch", "graphed_trace")),
     *(f"{_OPTIMIZATION}{name}.py" for name in ("reads", "value_detectors", "code_origin")),
     *(f"{LIBRARY}{name}.py" for name in ("abc", "enum", "typing", "functools", "dataclasses")),
     *(f"{LIBRARY}{name}" for name in ("contextlib.py", "copy.py", "warnings.py")),

@@ -7,10 +7,10 @@ loss depends on, `watch` notices its changes, and `capture` traces and runs the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, MethodType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeGuard
 
 import pytorch_lightning as pl
 import torch
@@ -20,8 +20,9 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
+from maze_pl.modules.optimization.flat_minibatch import Samples, flatten, is_flat
 from maze_pl.modules.optimization.reads import LossObservation
-from maze_pl.modules.optimization.step_plan import StepPlan
+from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan
 from maze_pl.modules.optimization.watch import Watch
 from maze_pl.modules.random_state import restore_torch_random_state, torch_random_state
 from maze_pl.system.device_graph import uses_graphs
@@ -120,23 +121,6 @@ Evaluate = Callable[[LossOf, Any], Evaluated]
 """Function that computes a loss of a minibatch."""
 
 
-class Samples(Protocol):
-    """Data of one step key in a minibatch, as named tensors in a fixed order."""
-
-    def tensors(self) -> list[Tensor]:
-        """List all tensors."""
-        ...
-
-    def with_tensors(self, tensors: Iterable[Tensor]) -> Samples:
-        """Return a copy with other tensors: the next of an iterator, ordered as in `tensors()`."""
-        ...
-
-    @property
-    def structure(self) -> tuple[object, ...]:
-        """All fields that are not tensors."""
-        ...
-
-
 @dataclass(slots=True)
 class _Traced:
     """A traced loss.
@@ -172,8 +156,8 @@ class TracedLosses:
         self._refused: str | None = None
         self._traced: dict[Any, _Traced] = {}
         self._batch = 0  # number of the current batch
-        self._checked: set[str] = set()  # losses whose trace was compared with autograd in this epoch
-        self._n_uneven: Counter[str] = Counter()  # by loss, updates with minibatches of different sizes
+        self._checked: set[str] = set()  # losses compared with autograd in this epoch
+        self._n_uneven: Counter[str] = Counter()  # by loss, updates with uneven minibatches
         self._said: set[str] = set()
         self._n_failed = 0  # observations of losses that could not be watched
 
@@ -211,51 +195,29 @@ class TracedLosses:
             The numbers of the step; the loss, if only that was computed; None if nothing was.
         """
         owner = plan.owner
-        device = plan.gradient.device
-        if device.type not in _TRACED_ON:
-            self._say(f"each update is computed by autograd: updates on {device.type} devices are not traced")
-        if owner is None or self.refused is not None:
+        if not self._may_trace(loss, plan, minibatch) or owner is None:
             return None
-        if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
-            self._refuse(f"the loss is not a method of {type(owner.module).__name__}")
-            return None
-        if not _is_flat(minibatch):
-            self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
-            return None
-        tensors, rebuild, structure = _flatten(minibatch)
         sizes = None
-        if not even or self._n_uneven[loss.__name__]:  # an even minibatch among others needs no separate trace
-            self._n_uneven[loss.__name__] += 1
-            if uses_graphs(device):
-                self._say(f"minibatches of different sizes are computed by autograd by {_name(loss)} on a GPU")
+        # An even minibatch among others needs no separate trace.
+        if not even or self._n_uneven[loss.__name__]:
+            sizes = self._varying_sizes(loss, plan, minibatch)
+            if sizes is None:
                 return None
-            if self._n_uneven[loss.__name__] <= N_UPDATES_BEFORE:
-                return None
-            sizes = VaryingSizes.of(samples.tensors() for samples in minibatch.values())
-        if sizes is not None and min(sizes.values, default=SMALLEST) < SMALLEST:
-            self._say(f"minibatches with a single act of a step key are computed by autograd by {_name(loss)}")
-            return None
+        tensors, rebuild, structure = flatten(minibatch)
         if sizes is None:
             shapes: tuple[object, ...] = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
         else:
             shapes = sizes.shapes_of(tensors)
         key = self._key(loss.__func__, structure, shapes, owner.settings, sizes=sizes)
-        traced = self._traced.get(key)
-        if traced is not None and not self._is_valid(key, traced, plan):
-            traced = None
-        is_new = False
+        traced = self._valid(key, plan)
+        is_new = traced is None
         if traced is None:
-            if self.refused is not None:
-                return None
-            tracer = self._tracer_of(owner.module)
-            if sizes is not None and self._traced and not tracer.may_make(key):
-                self._say(f"{_name(loss)} has {tracer.n_made} traces, other minibatches are computed by autograd")
+            if not self._may_make(key, loss, owner, sizes):
                 return None
             found = self._observed(plan, loss, minibatch)
             if isinstance(found, Evaluated):
                 return found
             traced = self._traced[key] = found
-            is_new = True
 
         def of_tensors(inputs: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
             total, values = self._evaluate(loss, rebuild(inputs))
@@ -282,6 +244,48 @@ class TracedLosses:
         """Log that a loss is not traced because it does more than compute its result."""
         self._say(f"updates by {_name(loss)} are computed by autograd: the loss also keeps values, such as TD errors")
 
+    def _may_trace(self, loss: LossOf, plan: StepPlan, minibatch: Any) -> TypeGuard[MethodType]:
+        """True if losses are traced, and this one is a method that takes a dict of samples."""
+        owner = plan.owner
+        device = plan.gradient.device
+        if device.type not in _TRACED_ON:
+            self._say(f"each update is computed by autograd: updates on {device.type} devices are not traced")
+        if owner is None or self.refused is not None:
+            return False
+        if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
+            self._refuse(f"the loss is not a method of {type(owner.module).__name__}")
+            return False
+        if not is_flat(minibatch):
+            self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
+            return False
+        return True
+
+    def _varying_sizes(
+        self, loss: MethodType, plan: StepPlan, minibatch: Mapping[StepKey, Samples]
+    ) -> VaryingSizes | None:
+        """Count an uneven update; return its sizes, None if autograd is to compute it."""
+        self._n_uneven[loss.__name__] += 1
+        if uses_graphs(plan.gradient.device):
+            self._say(f"minibatches of different sizes are computed by autograd by {_name(loss)} on a GPU")
+            return None
+        if self._n_uneven[loss.__name__] <= N_UPDATES_BEFORE:
+            return None
+        sizes = VaryingSizes.of(samples.tensors() for samples in minibatch.values())
+        if min(sizes.values, default=SMALLEST) < SMALLEST:
+            self._say(f"minibatches with a single act of a step key are computed by autograd by {_name(loss)}")
+            return None
+        return sizes
+
+    def _may_make(self, key: Any, loss: MethodType, owner: LossOwner, sizes: VaryingSizes | None) -> bool:
+        """True if another trace may be made."""
+        if self.refused is not None:
+            return False
+        tracer = self._tracer_of(owner.module)
+        if sizes is not None and self._traced and not tracer.may_make(key):
+            self._say(f"{_name(loss)} has {tracer.n_made} traces, other minibatches are computed by autograd")
+            return False
+        return True
+
     def _key(self, *fields: Any, sizes: VaryingSizes | None) -> tuple[Any, ...]:
         """Return the key of the trace that admits these sizes, or of the next one to be made."""
         if sizes is None:
@@ -305,14 +309,15 @@ class TracedLosses:
             self._tracer = GradientTracer(module)
         return self._tracer
 
-    def _is_valid(self, key: Any, traced: _Traced, plan: StepPlan) -> bool:
-        """True if nothing that a traced loss depends on has changed."""
-        if traced.verified == self._batch and not plan.by_user and not traced.watch.moves:
-            return True
+    def _valid(self, key: Any, plan: StepPlan) -> _Traced | None:
+        """Return a traced loss; None if there is none, or if what it depends on has changed."""
+        traced = self._traced.get(key)
+        if traced is None or (traced.verified == self._batch and not plan.by_user and not traced.watch.moves):
+            return traced
         change = traced.watch.change()
         if change is None:
             traced.verified = self._batch
-            return True
+            return traced
         del self._traced[key]
         if self._tracer is not None:
             self._tracer.forget(key, change)
@@ -320,7 +325,7 @@ class TracedLosses:
             self._refused = f"what the loss reads changes from update to update: {change}"
         if self.refused is not None:
             self._refuse(self.refused)
-        return False
+        return None
 
     def _observed(self, plan: StepPlan, loss: LossOf, minibatch: Mapping[StepKey, Samples]) -> _Traced | Evaluated:
         """Find the state that a loss reads, to watch it.
@@ -345,7 +350,8 @@ class TracedLosses:
             restore_torch_random_state(random_state, plan.gradient.device)
             return _Traced(observation.watch, self._batch, self._batch, Described([], []))
         self._n_failed += 1
-        if self._n_failed > 1 or not uses_graphs(plan.gradient.device):  # libraries load parts when a GPU is first used
+        # Libraries load parts when a GPU is first used.
+        if self._n_failed > 1 or not uses_graphs(plan.gradient.device):
             self._refuse(observation.refused)
         return evaluated
 
@@ -353,32 +359,6 @@ class TracedLosses:
         """Stop tracing for good, and log the reason."""
         self._refused = reason
         rank_zero_info(f"each update is computed by autograd, with the same numbers but more slowly: {reason}")
-
-
-def _is_flat(minibatch: Any) -> bool:
-    """True if a minibatch can be flattened into tensors."""
-    return isinstance(minibatch, dict) and all(hasattr(part, "with_tensors") for part in minibatch.values())
-
-
-def _flatten(
-    minibatch: Mapping[StepKey, Samples],
-) -> tuple[list[Tensor], Callable[[Iterable[Tensor]], dict[StepKey, Samples]], tuple[object, ...]]:
-    """Flatten a minibatch into a list of tensors.
-
-    Returns:
-        The tensors, a function that rebuilds a minibatch from such tensors, and all fields that are
-        not tensors.
-    """
-    tensors: list[Tensor] = []
-    for samples in minibatch.values():
-        tensors += samples.tensors()
-    structure = tuple((step_key, samples.structure) for step_key, samples in minibatch.items())
-
-    def rebuild(values: Iterable[Tensor]) -> dict[StepKey, Samples]:
-        rest = iter(values)
-        return {step_key: samples.with_tensors(rest) for step_key, samples in minibatch.items()}
-
-    return tensors, rebuild, structure
 
 
 def _name(loss: LossOf) -> str:

@@ -65,6 +65,11 @@ class InferenceBlock(PerceptionBlock):
         """Name -> block, in execution order."""
         return dict(zip(self.block_names, self.blocks, strict=True))  # type: ignore[arg-type]
 
+    @property
+    def given_keys(self) -> list[str]:
+        """Keys of all tensors that `forward` returns: outputs, recurrent state and, if requested, "latent"."""
+        return list(self._given)
+
     def return_latent(self) -> int:
         """Have `forward` also return the tensor "latent", [..., L]; return L.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import yaml
 from gymnasium import spaces
 
@@ -94,7 +95,7 @@ class AutomaticModelComposer:
         Raises:
             ValueError: There is no block for an observation, or no critic for the sub-steps.
         """
-        arguments = self.describe(spec, critic_type, distributions)["init_args"]
+        arguments = self._configuration(spec, critic_type, distributions)["init_args"]
         critic = arguments["critic"]
         return TemplateModelComposer(
             ConcatModelBuilder(**arguments["model_builder"]["init_args"]),
@@ -111,15 +112,20 @@ class AutomaticModelComposer:
     ) -> dict[str, Any]:
         """Return the choice as the configuration of a `TemplateModelComposer`, of plain values.
 
-        Its arguments are those of `compose`.
+        Classes are described by their paths. Its arguments are those of `compose`.
         """
+        description: dict[str, Any] = _plain(self._configuration(spec, critic_type, distributions))
+        return description
+
+    def _configuration(
+        self, spec: Spec, critic_type: type, distributions: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the choice, with classes as they were given; arguments as for `compose`."""
         config, mapping = modalities(self._choices(spec))
         is_off_policy = issubclass(critic_type, TorchStateActionCritic)
         default_units = [256, 256] if is_off_policy else [64, 64]
         units = default_units if self.hidden_units is None else list(self.hidden_units)
         non_lin = self.non_lin or ("torch.nn.ReLU" if is_off_policy else "torch.nn.Tanh")
-        if not isinstance(non_lin, str):
-            non_lin = f"{non_lin.__module__}.{non_lin.__qualname__}"
         hidden: dict[str, Any] = {}
         if units:
             params = {"hidden_units": units, "non_lin": non_lin}
@@ -202,6 +208,17 @@ class _Dumper(yaml.SafeDumper):
 
 def _component(cls: type, **init_args: Any) -> dict[str, Any]:
     return {"class_path": f"maze_pl.perception.{cls.__name__}", "init_args": init_args}
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy of a tree of dicts and lists that YAML can hold: classes become their paths."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_used(entry: Mapping[str, Any], spec: Spec) -> bool:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class Player:
     def __init__(self, policy: Any, number: int, restarts: int) -> None:
         self.policy, self.number, self.restarts, self.n_calls = policy, number, restarts, 0
         self.seen = torch.zeros(70, 100)
+        self.closed: str | None = None  # file that `close` leaves behind
 
     def count(self, *arguments: Any) -> tuple[int, int, tuple[Any, ...]]:
         self.n_calls += 1
@@ -136,8 +138,17 @@ class Player:
             time.sleep(0.01)
         return os.path.exists(path)
 
+    def variables(self, *names: str) -> list[str | None]:
+        return [os.environ.get(name) for name in names]
+
+    def close_slowly(self, path: str) -> None:
+        """Let `close` take a while, and leave a file behind when it is done."""
+        self.closed = path
+
     def close(self) -> None:
-        """Nothing is open."""
+        if self.closed is not None:
+            time.sleep(0.3)
+            Path(self.closed).touch()
 
 
 class RandomActs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import os
 import pickle
 import re
 import sys
@@ -17,8 +18,11 @@ import numpy as np
 import pytest
 import torch
 
-from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine, RayEngine
+from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine, RayEngine, ray_engine
+from maze_pl.core.provenance import PROVENANCE_VARIABLE
 from maze_pl.envs.contract import EnvContractError
+from maze_pl.system import worker_process
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from maze_pl.system.lost_process import LostProcessError
 from tests.collect.engines.players import Player, RandomActs, change, make_policy
 from tests.distributed.ray_cluster import small_ray
@@ -266,3 +270,32 @@ def test_an_engine_that_was_not_started_can_be_closed_and_copied(make: Callable[
     with pytest.raises(RuntimeError, match="not started"):
         engine.submit(0, "count")
     engine.close()
+
+
+def test_players_know_the_run_that_they_belong_to(
+    shared_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = RUN_DIR_VARIABLE, PROVENANCE_VARIABLE
+    for number in range(2):
+        folder = str(tmp_path / str(number))
+        monkeypatch.setenv(RUN_DIR_VARIABLE, folder)
+        monkeypatch.setenv(PROVENANCE_VARIABLE, f"run {number}")
+        shared_engine.start(Player, RandomActs())
+        assert shared_engine.map([(0, "variables", names)]) == [[folder, f"run {number}"]]
+    monkeypatch.delenv(RUN_DIR_VARIABLE)
+    monkeypatch.delenv(PROVENANCE_VARIABLE)
+    shared_engine.start(Player, RandomActs())
+    folder_without_run = os.getcwd() if isinstance(shared_engine, RayEngine) else None
+    assert shared_engine.map([(0, "variables", names)]) == [[folder_without_run, None]]
+
+
+def test_players_have_time_to_close(
+    shared_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for module in (worker_process, ray_engine):
+        monkeypatch.setattr(module, "_SECONDS_TO_END", 0.01)
+    shared_engine.start(Player, RandomActs())
+    shared_engine.map([(player, "close_slowly", (str(tmp_path / str(player)),)) for player in range(2)])
+    shared_engine.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+    assert caplog.messages == []

@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.batches import Rollout
 from maze_pl.core.streams import act_streams
@@ -34,6 +35,7 @@ def collected(script: Script, n_rollout_steps: int, gamma: float) -> tuple[Found
     transitions, policy = Transitions(collector.n_envs, gamma, script.n_slots), random_policy(collector)
     found: Found = {}
     parts: list[Columns] = []
+    following: dict[tuple[int, float], float] = {}  # what the latest transition of a stream sees next
     for _ in range(N_STEPS // n_rollout_steps):
         for key, columns in transitions.of(collector.collect(policy)).items():
             parts.append(columns := {name: np.copy(part) for name, part in flattened(columns).items()})
@@ -41,6 +43,9 @@ def collected(script: Script, n_rollout_steps: int, gamma: float) -> tuple[Found
                 assert (key, seen) not in found
                 names = ("stream", "next", "reward", "discount", "is_first")
                 found[key, seen] = tuple(float(columns[name].reshape(-1)[i]) for name in names)
+                stream, seen_next, *_, is_first = found[key, seen]
+                assert is_first or following[key, stream] == seen, "transitions of a stream follow each other"
+                following[key, stream] = seen_next
     return found, transitions, parts
 
 
@@ -168,6 +173,62 @@ HAND = Script(
         ),
     ),
 )
+
+
+TURNOVER = Script(
+    (-1, 1),
+    False,
+    (
+        (
+            Episode(
+                (
+                    Act(0, 0, 1.0, 0.0, 0),
+                    Act(1, 0, 2.0, 0.0, 0),
+                    Act(0, 0, 4.0, 0.0, 0, actor_done=True),
+                    Act(1, 0, 8.0, 0.0, 0),
+                    Act(1, 0, 0.5, 0.0, 0),  # begins another row
+                    Act(0, 1, 16.0, 0.0, 0),  # takes the slot in the same environment step, and acts in it twice
+                    Act(1, 0, 32.0, 0.0, 0),
+                    Act(0, 1, 64.0, 0.0, 1),
+                    Act(0, 1, 128.0, 0.0, 1),
+                ),
+                False,
+                (0, 1),
+            ),
+        ),
+    ),
+    (1, 1),
+)
+
+
+@pytest.mark.parametrize("n_rollout_steps", [1, 5])
+def test_returns_over_several_acts_are_those_of_one_actor_if_another_takes_its_slot_at_once(
+    n_rollout_steps: int,
+) -> None:
+    expected: Found = {}
+    for acts in Reference(TURNOVER, N_STEPS).collect():
+        expected |= by_hand(acts, TURNOVER, 0.5)
+    collector = script_collector(TURNOVER, n_rollout_steps)
+    transitions, policy = transitions_of(TURNOVER), random_policy(collector)
+    storage = ReplayStorage(collector.spec.steps[0], 100, n_step=3)
+    for _ in range(N_STEPS // n_rollout_steps):
+        storage.add(transitions.of(collector.collect(policy))[0])
+    assert len(storage) == len([key for key, _ in expected if key == 0]) == 5 * 5
+    drawn, _ = storage.sample(1, 500, torch.Generator().manual_seed(0))
+    columns = drawn.observation["id"], drawn.reward, drawn.discount
+    values = [column[0].ravel().tolist() for column in columns]
+    by_act = {seen: (reward, discount) for seen, reward, discount in zip(*values, strict=True)}
+    assert len(by_act) == len(storage)
+    for seen, numbers in by_act.items():
+        reward, discount, at = 0.0, 1.0, seen
+        for _ in range(3):
+            _, following, its_reward, its_discount, _ = expected[0, at]
+            reward += discount * its_reward
+            discount *= its_discount
+            if not discount or (0, following) not in expected:
+                break
+            at = following
+        assert numbers == (reward, discount), seen
 
 
 def transitions_of(script: Script) -> Transitions:

@@ -278,6 +278,10 @@ def test_refuses_what_makes_no_vector_environment() -> None:
         GymVectorArrayEnv(lambda n: Fuse())  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="Pendulum-v1 has no vector form"):
         GymVectorArrayEnv("Pendulum-v1")
+    with pytest.raises(ValueError, match=r"^Environment `CartPol` doesn't exist. Did you mean: `CartPole`\?$"):
+        GymVectorArrayEnv("CartPol-v1", vectorization_mode="sync")
+    with pytest.raises(ValueError, match=r"^Environment version `v99` for environment `CartPole` doesn't exist[^;]*$"):
+        GymVectorArrayEnv("CartPole-v99")
     with pytest.raises(TypeError, match="are arguments for making an environment by name"):
         GymVectorArrayEnv(FuseVector, gravity=1)
     with pytest.raises(ValueError, match="DISABLED, which needs reset_mask"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,10 @@ from maze_pl.envs.cutting_2d.demand import DemandGenerator
 from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
 from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensorEnvironment
 from maze_pl.envs.cutting_2d.tensor_orders import TensorOrders
+from maze_pl.envs.tensors.tensor_streams import uniform
 from maze_pl.events.topics import declarations
 from tests.equality import assert_equal
+from tests.nondeterministic import RefuseCumulativeSums
 
 DEMAND = [(1, 2), (1, 2), (1, 1), (2, 2), (1, 2), (1, 1)]
 CPU = torch.device("cpu")
@@ -75,6 +78,31 @@ def test_mixed_orders_fill_the_raw_pieces_and_have_the_probabilities_of_those_of
         assert summary(orders.prod(2).numpy()) == pytest.approx(summary(singles.prod(2)), rel=0.04)
     by_place = orders.mean((0, 2))
     assert float(by_place.max() / by_place.min()) < 1.05, "they are shuffled"
+
+
+def mixed_orders_by_hand(demand: MixedPeriodicDemand, raw: tuple[int, int], numbers: list[float]) -> list[list[int]]:
+    """The orders of an episode before they are shuffled, with exact weights."""
+    pieces = [list(raw) for _ in range(demand.n_raw_pieces)]
+    for number in range(demand.m_demanded_pieces - demand.n_raw_pieces):
+        extents = [extent for piece in pieces for extent in piece]
+        weights = [Fraction(extent - 1, extent) for extent in extents]
+        threshold = Fraction(numbers[2 * number]) * sum(weights)
+        chosen = next(place for place in range(len(weights)) if sum(weights[: place + 1]) > threshold)
+        piece, axis = pieces[chosen // 2], chosen % 2
+        cut = 1 + int(numbers[2 * number + 1] * (piece[axis] - 1))
+        pieces.append(list(piece))
+        pieces[-1][axis] -= cut
+        piece[axis] = cut
+    return pieces
+
+
+def test_mixed_orders_are_those_of_a_slow_reference_and_need_no_sums_that_differ_on_a_gpu() -> None:
+    demand, raw, n_episodes = MixedPeriodicDemand(2, 9, rotate=False), (11, 7), 60
+    seeds = torch.arange(n_episodes) * 7919
+    with RefuseCumulativeSums():
+        orders = TensorOrders(demand, raw, CPU).period(seeds)
+    for order, numbers in zip(orders.int().tolist(), uniform(seeds, 14).tolist(), strict=True):
+        assert sorted(order) == sorted(mixed_orders_by_hand(demand, raw, numbers))
 
 
 def test_uniform_orders_are_uniform() -> None:

@@ -47,12 +47,18 @@ def maze_env_parts(env: Any) -> Any:
             {"first": np.array([10, 6]), "second": np.array([-2])},
             [6, -2, 10],
         ),
+        (
+            spaces.MultiDiscrete([2, 3, 4], dtype=np.int32),
+            {"first": np.int32([3, 1]), "second": np.int32([2])},
+            [1, 2, 3],
+        ),
         (spaces.MultiBinary(3), {"first": np.int8([0, 1]), "second": np.int8([1])}, [1, 1, 0]),
     ],
 )
 def test_parts_are_joined_and_split_again(space: Any, parts: dict[str, Any], whole: list[float]) -> None:
     env = SplitActionsWrapper.wrap(make_action_env(space), split_config=SPLIT)
     assert env.action_space.contains(parts)
+    assert {part.dtype for part in env.action_space.spaces.values()} == {space.dtype}
     joined = env.action(parts)
     assert list(joined) == ["action"]
     assert space.contains(joined["action"])

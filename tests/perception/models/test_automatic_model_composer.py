@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 from gymnasium import spaces
+from torch import nn
 
 from maze_pl.agents import (
     StateCritic,
@@ -21,7 +22,10 @@ from maze_pl.agents import (
     TorchStepStateCritic,
 )
 from maze_pl.config.factories import Factory
+from maze_pl.core.class_path import import_object
 from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions import BetaProbabilityDistribution
+from maze_pl.modules import PPO
 from maze_pl.perception import AutomaticModelComposer
 from maze_pl.perception.models.automatic_model_composer import as_yaml
 
@@ -241,3 +245,33 @@ def test_unknown_observations_and_observations_without_content_are_refused() -> 
         AutomaticModelComposer(kinds={"camera": "omitted"}).compose(FLAT)
     with pytest.raises(ValueError, match="sub-step 0 has no observation for its networks"):
         AutomaticModelComposer(kinds={"view": "omitted"}).compose(FLAT)
+
+
+class Halved(nn.Module):
+    """An activation."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+
+def test_classes_may_be_given_in_place_of_their_paths() -> None:
+    class Local(BetaProbabilityDistribution):
+        """A distribution that cannot be imported."""
+
+    given = AutomaticModelComposer(
+        hidden_units=list(np.array([8, 8])),
+        non_lin=Halved,
+        distribution_mapper_config=[{"action_space": spaces.Box, "distribution": BetaProbabilityDistribution}],
+    )
+    module = PPO(spec=FULL, networks=given)
+    assert module.policy.distribution_classes(0)["force"] is BetaProbabilityDistribution
+    (entry,) = yaml.safe_load(module.chosen_networks or "")["init_args"]["distribution_mapper_config"]
+    for name, path in {"action_space": spaces.Box, "distribution": BetaProbabilityDistribution}.items():
+        assert import_object(entry[name]) is path
+    torch.manual_seed(3)
+    automatic = given.compose(FULL)
+    torch.manual_seed(3)
+    assert same(automatic, Factory.of(given.describe(FULL))().compose(FULL))
+    local = AutomaticModelComposer(distribution_mapper_config=[{"action_head": "force", "distribution": Local}])
+    assert local.compose(FULL).policy.distribution_classes(0)["force"] is Local
+    assert "Local" in as_yaml(local.describe(FULL))

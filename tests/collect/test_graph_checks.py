@@ -1,0 +1,260 @@
+"""Recorded environment steps: what they must be compared with, when they are recorded again, and in how much memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from maze_pl.collect import tensor_collector
+from maze_pl.collect.graph_checks import differing_number, differing_tensor, numbers_of_policy
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.core.spec import Spec
+from maze_pl.envs.arrays.nested_arrays import parts_of
+from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.modules import PPO
+from tests.envs.tensors.tensor_envs import ENVS
+
+N_ENVS, N_STEPS = 3, 20
+CPU = torch.device("cpu")
+
+
+class Recorded:
+    """A graph that keeps values of Python, as that of a CUDA device does.
+
+    Attributes:
+        n_recorded: Number of recordings.
+    """
+
+    n_recorded = 0
+
+    def __init__(self, function: Callable[[], object], device: Any, generator: Any, prepare: Callable[[], Any]) -> None:
+        def step() -> Tensor:
+            function()
+            return torch.zeros(())
+
+        prepare()
+        self._graph: Any = make_fx(step)()
+        Recorded.n_recorded += 1
+
+    def replay(self) -> None:
+        self._graph()
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
+    monkeypatch.setattr(tensor_collector, "DeviceGraph", Recorded)
+    monkeypatch.setattr(Recorded, "n_recorded", 0)
+    return Recorded
+
+
+class Joint:
+    """Actions that are the same in all environments."""
+
+    def __init__(self, n_envs: int, action: int) -> None:
+        self.n_envs = n_envs
+        self.action = action
+
+    def sample(self, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"action": torch.full((self.n_envs,), self.action, dtype=torch.int64)}
+
+
+class Chooser(nn.Module):
+    """A module whose attribute chooses the action."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action = 0
+
+
+class Policy(nn.Module):
+    """Takes the action of its chooser, the other one in each second act if `alternates`."""
+
+    acts_on_device = True
+
+    def __init__(self, alternates: bool = False) -> None:
+        super().__init__()
+        self.chooser = Chooser()
+        self.alternates = alternates
+
+    def distribution(self, key: Any, observation: dict[str, Tensor], agent_id: Any = None) -> Joint:
+        if self.alternates:
+            self.chooser.action = 1 - self.chooser.action
+        return Joint(len(observation["observation"]), self.chooser.action)
+
+
+def collector_of(make: Any, records: bool, n_steps: int = N_STEPS) -> TensorCollector:
+    vector = TensorVector(make(), N_ENVS, Spec.of(make()), CPU, seed=3)
+    return TensorCollector(vector, n_steps, torch.Generator().manual_seed(1), records)
+
+
+def actions_of(collector: TensorCollector, policy: Policy) -> list[list[int]]:
+    """Actions of all environments of a rollout, by rows."""
+    found: list[list[int]] = collector.collect(policy).segments[0].action["action"].tolist()
+    return found
+
+
+# --------------------------------------------------------------------------------------------- numbers of the policy
+
+
+def test_a_step_is_recorded_again_if_a_number_of_the_policy_has_changed(recorded: type[Recorded]) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Policy()
+    counts = []
+    for action in (0, 1, 1, 0, 0):
+        policy.chooser.action = action
+        assert actions_of(collector, policy) == [[action] * N_ENVS] * N_STEPS
+        counts.append(recorded.n_recorded)
+    assert counts == [1, 2, 2, 3, 3]
+
+
+def test_a_policy_that_changes_its_numbers_when_it_acts_is_collected_from_without_a_graph(
+    recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Policy(alternates=True)
+    for _ in range(3):
+        found = actions_of(collector, policy)
+        rows = [row[0] for row in found]
+        assert found == [[action] * N_ENVS for action in rows]
+        assert [first + second for first, second in pairwise(rows)] == [1] * (N_STEPS - 1)
+    assert recorded.n_recorded == 1, "a refused graph is not recorded again"
+    assert "slower: the policy changes its number 'chooser.action' when it acts" in caplog.text
+
+
+def test_numbers_and_texts_of_all_modules_are_compared() -> None:
+    policy: Any = Policy()
+    policy.mode = "greedy"
+    policy.history = [1, 2]  # no attribute with a single value
+    policy.chooser.scale = 0.5
+    before = numbers_of_policy(policy)
+    expected = {"training": True, "alternates": False, "mode": "greedy"}
+    of_chooser = {"chooser.training": True, "chooser.action": 0, "chooser.scale": 0.5}
+    assert before == {**expected, **of_chooser}
+    assert differing_number(before, numbers_of_policy(policy)) is None
+    policy.mode = "free"
+    assert differing_number(before, numbers_of_policy(policy)) == "mode"
+    policy.mode = "greedy"
+    policy.chooser.noise = 1.0
+    assert differing_number(before, numbers_of_policy(policy)) == "chooser.noise"
+    assert numbers_of_policy(object()) == {}
+
+
+# ------------------------------------------------------------------------------------------------ what a step changes
+
+
+def tensors_below(value: Any) -> Iterator[Tensor]:
+    """All tensors that are reached from an object."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Tensor):
+            yield one
+        else:
+            waiting.extend(parts_of(one).values())
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_the_first_step_changes_nothing_but_what_is_restored_after_a_recording(name: str) -> None:
+    collector = collector_of(ENVS[name], records=False)
+    policy = PPO(spec=Spec.of(ENVS[name]())).policy
+    for _ in range(2):
+        collector.collect(policy)
+    collector._row.zero_()
+    everything = list(tensors_below([collector.env, vars(collector._storage), collector._episode, collector._reward]))
+    before = [tensor.clone() for tensor in everything]
+    written = collector._written_by_first_step()
+    snapshot = collector._snapshot(written)
+    for _ in range(2):  # which differ by their actions
+        collector._row.zero_()
+        with torch.no_grad():
+            collector._step(policy)
+    n_changed = sum(not torch.equal(*pair) for pair in zip(everything, before, strict=True))
+    collector._restore(written, snapshot)
+    assert n_changed > 8
+    for tensor, earlier in zip(everything, before, strict=True):
+        torch.testing.assert_close(tensor, earlier, rtol=0.0, atol=0.0, equal_nan=True)
+    assert sum(tensor.nbytes for tensor in written.values()) < sum(tensor.nbytes for tensor in everything) / 4
+
+
+class LargestOutput(TorchDispatchMode):
+    """Notes the largest tensor that an operation makes, in bytes; tensors that it writes into do not count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and func._schema.returns[0].alias_info is None:
+            self.n_bytes = max(self.n_bytes, result.nbytes)
+        return result
+
+
+@pytest.mark.parametrize("name", ENVS)
+def test_a_recording_needs_no_more_memory_for_longer_rollouts(name: str) -> None:
+    policy = PPO(spec=Spec.of(ENVS[name]())).policy
+    found = []
+    for n_steps in (2, 500):
+        collector = collector_of(ENVS[name], records=True, n_steps=n_steps)
+        collector.start()
+        with torch.no_grad():
+            collector._take_trial_step(policy)
+            collector._row.zero_()
+            with LargestOutput() as largest:
+                assert collector._prepare_graph(policy)
+        found.append(largest.n_bytes)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["reward 0", "following observation observation", "is_first 0", "number env_steps"])
+def test_a_graph_that_writes_other_values_is_not_used(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong:
+        def __init__(
+            self, function: Callable[[], Any], device: Any, generator: Any, prepare: Callable[[], Any]
+        ) -> None:
+            self._function = function
+
+        def replay(self) -> None:
+            self._function()
+            values = collector._storage.written_in(0)[name]
+            values.copy_(~values if values.dtype == torch.bool else values + 1)
+
+    monkeypatch.setattr(tensor_collector, "DeviceGraph", Wrong)
+    collector = collector_of(CartPoleTensorEnv, records=True)
+    expected = actions_of(collector_of(CartPoleTensorEnv, records=False), Policy())
+    assert actions_of(collector, Policy()) == expected
+    assert f"slower: {name} differs from the same operations before it was recorded" in caplog.text
+
+
+# --------------------------------------------------------------------------------------------------------- differences
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ([1.0, float("nan")], [1.0, float("nan")], True),
+        ([1.0, float("inf")], [1.0 + 1e-6, float("inf")], True),
+        ([1.0, 2.0], [1.0, 2.01], False),
+        ([1.0, float("nan")], [1.0, 2.0], False),
+        ([1, 255], [1, 255], True),
+        ([1, 255], [1, 254], False),
+        ([True, False], [True, False], True),
+        ([True, False], [True, True], False),
+    ],
+)
+def test_tensors_that_differ_by_more_than_rounding_are_named(first: Any, second: Any, is_same: bool) -> None:
+    same = torch.arange(3)
+    pair: Any = [{"same": same, "x": torch.tensor(x)} for x in (first, second)]
+    assert differing_tensor(*pair) == (None if is_same else "x")
+    assert differing_tensor({"x": torch.tensor([1, 2], dtype=torch.uint8)}, {"x": torch.tensor([1, 2])}) is None

@@ -1,0 +1,111 @@
+"""Worker processes: the environment variables that they have, and the time that they get to end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maze_pl.system import worker_process
+from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
+from maze_pl.system.worker_process import WorkerProcess, dumps, end_workers, prepare_workers
+from tests.system.served import Served, explain
+
+Start = Callable[..., WorkerProcess]
+
+
+class Owner:
+    """Whoever has the workers."""
+
+
+@pytest.fixture
+def workers() -> Iterator[list[WorkerProcess]]:
+    """Workers that are ended after the test."""
+    owner, started = Owner(), list[WorkerProcess]()
+    prepare_workers(owner, started, [])
+    yield started
+    end_workers(started, 10.0)
+    assert not multiprocessing.active_children()
+
+
+@pytest.fixture
+def start(workers: list[WorkerProcess]) -> Start:
+    """Starts a worker that serves a `Served`, and waits until it is ready."""
+
+    def start(*arguments: Any, long_jobs: bool = True) -> WorkerProcess:
+        make = dumps(partial(Served, *arguments))
+        workers.append(WorkerProcess(make, (), explain, "maze_pl-served", long_jobs))
+        assert workers[-1].receive() == ("ready", None)
+        return workers[-1]
+
+    return start
+
+
+def answer(worker: WorkerProcess, method: str) -> Any:
+    worker.send(method)
+    return worker.receive()
+
+
+@pytest.mark.parametrize("long_jobs", [True, False])
+def test_workers_have_the_environment_variables_of_the_moment_at_which_they_start(
+    start: Start, long_jobs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAZE_PL_TEST_PRICE", "1")
+    monkeypatch.setenv("MAZE_PL_TEST_SHOP", "corner")
+    assert answer(start(long_jobs=long_jobs), "variables") == ("result", dict(os.environ))
+    monkeypatch.setenv("MAZE_PL_TEST_PRICE", "10")
+    monkeypatch.delenv("MAZE_PL_TEST_SHOP")
+    monkeypatch.setenv("MAZE_PL_TEST_NAME", "\udcff")  # bytes that are not UTF-8
+    assert answer(start(long_jobs=long_jobs), "variables") == ("result", dict(os.environ))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(RUN_DIR_VARIABLE, "run")
+    expected = {**os.environ, RUN_DIR_VARIABLE: str(tmp_path / "run")}
+    assert answer(start(long_jobs=long_jobs), "variables") == ("result", expected)
+
+
+def test_what_is_idle_has_time_to_close(
+    start: Start,
+    workers: list[WorkerProcess],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(worker_process, "_SECONDS_TO_END", 0.01)
+    for name in "ab":
+        assert answer(start(0.3, tmp_path / name), "variables")[0] == "result"
+    end_workers(workers)
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert workers == [] and caplog.messages == []
+
+
+@pytest.mark.parametrize("why", ["it is busy", "it failed", "another one is busy", "it takes too long"])
+def test_what_does_not_end_in_time_is_killed_with_a_warning(
+    why: str,
+    start: Start,
+    workers: list[WorkerProcess],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limit = "_SECONDS_TO_CLOSE" if why == "it takes too long" else "_SECONDS_TO_END"
+    monkeypatch.setattr(worker_process, limit, 0.01)
+    worker = start(1000.0, tmp_path / "closed")
+    if why == "it is busy":
+        worker.send("sleep")
+    elif why == "it failed":
+        assert answer(worker, "fail") == ("failed", "ArithmeticError('a mistake of the user')")
+    elif why == "another one is busy":
+        start().send("sleep")
+    warnings = [
+        f"maze_pl-served (process {one.process.pid}) did not end within 0.01 s and is killed; "
+        "its environments may not have been closed"
+        for one in workers
+    ]
+    end_workers(workers)
+    assert not multiprocessing.active_children() and not (tmp_path / "closed").exists()
+    assert caplog.messages == warnings
