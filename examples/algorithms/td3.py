@@ -172,7 +172,7 @@ class TD3(AlgorithmModule):
                 next_value = self.critic.action_value(key, next_observation, next_action, target=True).amin(dim=0)
                 target = reward + discount * next_value
             value = self.critic.action_value(key, acts.observation, acts.action)  # [2, B]
-            loss = (value - target).square().sum(dim=0).mean()
+            loss = acts.weighted_mean((value - target).square().sum(dim=0))
             self.record("critic_value", value.mean(), key)
             self.record("critic_value_loss", loss, key)
             total = total + loss
@@ -191,7 +191,7 @@ class TD3(AlgorithmModule):
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             action = self.policy.distribution(key, acts.observation, acts.agent_id).deterministic_sample()
-            loss = -self.critic.action_value(key, acts.observation, action)[0].mean()
+            loss = -acts.weighted_mean(self.critic.action_value(key, acts.observation, action)[0])
             self.record("policy_loss", loss, key)
             total = total + loss
         return total

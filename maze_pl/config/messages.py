@@ -311,7 +311,10 @@ def _further_option(text: str, owner: str, place: str) -> str:
     option = _UNKNOWN_OPTION.search(text)
     if option is None or not owner:
         return ""
-    parameters = inspect.signature(import_object(owner)).parameters.values()
+    try:
+        parameters = inspect.signature(import_object(owner)).parameters.values()
+    except (TypeError, ValueError):  # compiled code may have no signature
+        return ""
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
         return ""
     return f"; further options go to {place}.dict_kwargs.{option[1]}"

@@ -237,6 +237,10 @@ class TransitionBatch:
             raise ValueError(f"these acts have no next observations and rewards: set trajectory_processor={processor}")
         return Outcome(self.next_observation, self.reward, self.discount)
 
+    def weighted_mean(self, values: Tensor) -> Tensor:
+        """Return the mean of values [n] of the acts, with their weights in losses."""
+        return (values if self.weight is None else self.weight * values).mean()
+
     def tensors(self) -> list[Tensor]:
         """List all tensors, without fields that are None."""
         following = self.next_observation or {}

@@ -215,8 +215,7 @@ class DQN(AlgorithmModule):
                 target = torch.addcmul(reward, discount, next_value)
             value = self.action_value(key, acts.observation, acts.action, acts.agent_id)
             error = value - target
-            terms = self._penalty(error)
-            loss = (terms if acts.weight is None else acts.weight * terms).mean()
+            loss = acts.weighted_mean(self._penalty(error))
             total = total + loss
             size = error.detach().abs()
             self.record("q_value", value.mean(), key)

@@ -268,8 +268,7 @@ class SAC(AlgorithmModule):
             next_value, *_ = self._soft_value(key, next_observation, acts.agent_id, target=True)
             q_value = self.critic.action_value(key, acts.observation, acts.action)
             error = q_value - torch.addcmul(reward, discount, next_value.detach())
-            squares = error.square().sum(dim=0)
-            loss = (squares if acts.weight is None else acts.weight * squares).mean()
+            loss = acts.weighted_mean(error.square().sum(dim=0))
             total = total + loss
             self.record("critic_value", q_value.mean(), key)
             self.record("critic_value_loss", loss, key)
@@ -282,7 +281,7 @@ class SAC(AlgorithmModule):
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             value, entropies, joint = self._soft_value(key, acts.observation, acts.agent_id)
-            loss = -(value if acts.weight is None else acts.weight * value).mean()
+            loss = -acts.weighted_mean(value)
             total = total + loss
             self.record("policy_loss", loss, key)
             self.record("policy_entropy", torch.stack([*entropies.values()]).sum(dim=0).mean(), key)

@@ -213,8 +213,7 @@ class TD3(AlgorithmModule):
                 target = torch.addcmul(reward, discount, next_value)
             q_value = self.critic.action_value(key, acts.observation, acts.action)  # [2, B]
             error = q_value - target
-            squares = error.square().sum(dim=0)
-            loss = (squares if acts.weight is None else acts.weight * squares).mean()
+            loss = acts.weighted_mean(error.square().sum(dim=0))
             total = total + loss
             self.record("critic_value", q_value.mean(), key)
             self.record("critic_value_loss", loss, key)
@@ -243,7 +242,7 @@ class TD3(AlgorithmModule):
         for key, acts in minibatch.items():
             action = self.policy.distribution(key, acts.observation, acts.agent_id).deterministic_sample()
             value = self.critic.action_value(key, acts.observation, action, only_first=True)[0]
-            loss = -(value if acts.weight is None else acts.weight * value).mean()
+            loss = -acts.weighted_mean(value)
             total = total + loss
             self.record("policy_loss", loss, key)
         return total

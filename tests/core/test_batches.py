@@ -134,3 +134,10 @@ def test_a_rollout_that_is_where_it_should_be_is_not_copied() -> None:
     assert rollout.to("cpu").rows.reward is rollout.rows.reward
     moved = rollout.to(torch.device("meta"))
     assert moved.rows.filled.device.type == moved.segments[0].observation["observation"].device.type == "meta"
+
+
+def test_means_of_transitions_are_weighted_where_acts_have_weights() -> None:
+    agent_id, values = torch.zeros(3, dtype=torch.int64), torch.tensor([1.0, 2.0, 6.0])
+    assert TransitionBatch({}, {}, agent_id).weighted_mean(values) == 3.0
+    weighted = TransitionBatch({}, {}, agent_id, weight=torch.tensor([1.0, 0.5, 0.5]))
+    assert weighted.weighted_mean(values) == pytest.approx((1.0 + 1.0 + 3.0) / 3)
