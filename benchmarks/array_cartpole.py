@@ -1,6 +1,6 @@
 """PPO on CartPole in arrays, through the public API with statistics on, or as a plain PyTorch loop of the same work.
 
-Prints one line of JSON with the environment steps per second, from the first rollout to the end, both of the clock and
+Prints one line of JSON with the environment steps per second, from the second rollout to the end, both of the clock and
 of processor time, and the peak memory.
 """
 

@@ -203,12 +203,12 @@ class PlainLoop:
         self.optimizer = torch.optim.Adam(self.parameters, lr=LR, fused=True)
         self.next_seed = torch.arange(n_envs, device=device)
         self.env.begin(torch.ones(n_envs, dtype=torch.bool, device=device), self.next_seed)
-        self.observations = {}
+        self.observations: dict[Any, dict[str, Tensor]] = {}  # by step key and name, [n_steps, n_envs, ...]
         for key in self.keys:
-            zeros = {name: torch.zeros_like(value) for name, value in self.env.observe(key).items()}
-            self.observations[key] = {name: value.repeat(n_steps, *[1] * value.dim()) for name, value in zeros.items()}
-            for name, value in zeros.items():
-                self.observations[key][name] = torch.zeros((n_steps, *value.shape), dtype=value.dtype, device=device)
+            self.observations[key] = {}
+            for name, value in self.env.observe(key).items():
+                shape = (n_steps, *value.shape)
+                self.observations[key][name] = torch.zeros(shape, dtype=value.dtype, device=device)
         self.actions = {
             key: {head: torch.zeros(n_steps, n_envs, dtype=torch.int64, device=device) for head in self.heads[key]}
             for key in self.keys

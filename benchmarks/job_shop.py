@@ -4,7 +4,8 @@
     python benchmarks/job_shop.py outputs/job_shop/* --instances ta01-ta20 --samples 128 --cp_sat 10
 
 The first numbers are mean gaps to the best known makespans in percent. Differences are those of the mean over the runs
-from the rule, for each instance, with a 95% interval over instances (Student's t).
+from the best rule, for each instance, with a 95% interval over instances (Student's t for the numbers of instances in
+`T_95`, the normal quantile for others).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[JobShop
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Mean of paired differences with its interval."""
+    """Mean of the paired differences `theirs - ours`, with its interval."""
     differences = theirs - ours
     half = T_95.get(len(differences), 1.96) * differences.std(ddof=1) / len(differences) ** 0.5
     return f"{differences.mean():.2f} ± {half:.2f}"

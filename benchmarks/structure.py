@@ -7,8 +7,7 @@
 Each run is a process that trains on random instances with a budget of decisions, and then plays 100 episodes with
 the most likely actions, the same for all. Results are kept in docs/results/structure.json; those that are there are
 not computed again. All use the same options of PPO. Dense networks have two layers of 64 tanh units per policy, and
-as many in the critic; pointer networks are the shipped templates, which sb3-contrib cannot use without code of one's
-own.
+as many in the critic; pointer networks are the shipped templates, which sb3-contrib cannot use without custom code.
 
 Needs stable-baselines3 and sb3-contrib (`make bench` installs them).
 """
@@ -363,7 +362,7 @@ def variants_of(name: str) -> list[str]:
 
 
 def compute_missing(arguments: argparse.Namespace) -> None:
-    """Compute all results that are not there yet, each in a process of its own."""
+    """Compute all results that are not there yet, each in a separate process."""
     results = read_results(arguments.results)
     tasks: list[tuple[str, str, int]] = []
     for seed in arguments.seeds:

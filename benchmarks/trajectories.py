@@ -85,10 +85,11 @@ def main() -> None:
         }
         rounds = [[list(map(milliseconds, pair)) for pair in pairs.values()] for _ in range(ROUNDS + 1)]
         results = {}
-        for name, times in zip(pairs, zip(*rounds[1:], strict=True), strict=True):  # the first round warms up
-            ours, numpy, ratio = (
-                statistics.median(one) for one in zip(*([*t, t[0] / t[1]] for t in times), strict=True)
-            )
+        for number, name in enumerate(pairs):
+            times = [of_pairs[number] for of_pairs in rounds[1:]]  # the first round warms up
+            ours = statistics.median(of_dataset for of_dataset, _ in times)
+            numpy = statistics.median(of_numpy for _, of_numpy in times)
+            ratio = statistics.median(of_dataset / of_numpy for of_dataset, of_numpy in times)
             results[name] = [round(ours, 1), round(numpy, 1), round(ratio, 2)]
     print(json.dumps(results))
 

@@ -153,8 +153,8 @@ def main() -> None:
     ratios = []
     milliseconds: dict[str, list[float]] = {"off": [], "auto": []}
     for index in range(arguments.rounds):
-        first, second = ("auto", "off") if index % 2 == 0 else ("off", "auto")
-        for capture in (first, second):
+        order = ("auto", "off") if index % 2 == 0 else ("off", "auto")
+        for capture in order:
             seconds = update_seconds(arguments.env, capture, arguments.rollouts)
             milliseconds[capture].append(1000 * seconds / N_UPDATES)
         ratios.append(milliseconds["off"][-1] / milliseconds["auto"][-1])

@@ -22,7 +22,9 @@ class Input:
         self.name = name
         self.dtype, self.shape, low, high = read_space(space)
         self._is_float = self.dtype.kind == "f"
-        self._bounds = (0, 1) if masked else None if space["type"] == "box" else (low, high)
+        self._bounds = None if space["type"] == "box" else (low, high)  # of integers
+        if masked:
+            self._bounds = (0, 1)
         # The mask of bits has one entry for the two options of each; all bits may be 0.
         complete = [(head, sizes) for head, sizes in (masked or {}).items() if sum(sizes) == np.prod(self.shape)]
         self._first_options = {head: np.cumsum([0, *sizes])[:-1] for head, sizes in complete}
@@ -36,7 +38,8 @@ class Input:
         array: Array = value
         if not is_array:
             array = converted(value, self.dtype, self.shape, f"observation {self.name!r}")
-        if not (is_batch := array.shape != self.shape):
+        is_batch = array.shape != self.shape
+        if not is_batch:
             array = array[None]
         elif array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
             expected = f"expected {self.shape}, or more of these in a first dimension"
@@ -66,7 +69,7 @@ class Input:
 
 def inputs_of(step: Mapping[str, Any]) -> list[Input]:
     """Return the observations of a sub-step, as described in a manifest."""
-    masked: dict[str, dict[str, list[int]]] = {}
+    masked: dict[str, dict[str, list[int]]] = {}  # observation -> head -> options of each choice
     for head, name in step["masks"].items():
         space = step["actions"].get(head, {})
         sizes = np.ravel(space.get("nvec", space.get("n", []))).tolist()

@@ -34,8 +34,7 @@ class Policy:
 
     def __init__(self, manifest: dict[str, Any], graphs: Mapping[str, bytes], n_threads: int = 1) -> None:
         self.manifest = manifest
-        steps = manifest["steps"]
-        self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in steps}
+        self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in manifest["steps"]}
         self._steps: dict[int | str, _Step] = {}
         for key, step in self.spec.items():
             self._steps[key] = _Step(step, graphs[step["graph"]], n_threads)
@@ -62,7 +61,7 @@ class Policy:
         deterministic: bool = True,
         **options: Any,
     ) -> Any:
-        """Return head -> action; with a state, a tuple of it and the new state. See `decide`."""
+        """Return head -> action, in a tuple with the new state if the policy has one. See `decide`."""
         decision = self.decide(observation, step_key, state, deterministic, **options)
         return (decision.action, decision.state) if decision.state else decision.action
 
@@ -124,15 +123,13 @@ class _Step:
             self._state[name] = (np.dtype(part["dtype"]), tuple(part["shape"]))
         self._n_agents = step["separate_networks"]
         self._n_uniforms = step["n_uniforms"]
-        self._heads = list(step["heads"])
         self._is_discrete = {head: bool(part["choices"]) for head, part in step["heads"].items()}
         actions = step["actions"]
         self._is_integer = {head: space["type"] == "discrete" for head, space in actions.items()}
-        parameters = [f"parameters/{head}" for head in self._heads]
+        parameters = [f"parameters/{head}" for head in self._is_discrete]
         rest = parameters + [f"next_state/{name}" for name in self._state]
-        samples = [f"sample/{head}" for head in actions]
-        most_likely = [f"action/{head}" for head in actions]
-        self._outputs = [samples + rest, most_likely + rest]
+        self._sampled = [f"sample/{head}" for head in actions] + rest
+        self._most_likely = [f"action/{head}" for head in actions] + rest
         self._require_fit(step)
 
     def _require_fit(self, step: Mapping[str, Any]) -> None:
@@ -191,23 +188,25 @@ class _Step:
             self._add(feed, "uniforms", uniforms, np.dtype(np.float64), leading, (self._n_uniforms,))
             if not ((feed["uniforms"] >= 0) & (feed["uniforms"] < 1)).all():
                 raise ValueError("uniforms must be at least 0 and below 1")
-        names = self._outputs[bool(deterministic)]
-        values = self._session.run(names, feed)
-        for name, value in zip(names, values, strict=True):
+        names = self._most_likely if deterministic else self._sampled
+        outputs = dict(zip(names, self._session.run(names, feed), strict=True))
+        for name, value in outputs.items():
             is_parameter = name.startswith("parameters/")  # which may be infinite
             if value.dtype.kind == "f" and not (~np.isnan(value) if is_parameter else np.isfinite(value)).all():
                 raise ValueError(f"the policy's {name} has values that are not numbers, or infinite: {value!r:.80}")
         if not leading:
-            values = [value[0] for value in values]
+            outputs = {name: value[0] for name, value in outputs.items()}
+        kind = "action" if deterministic else "sample"
         action: dict[str, Any] = {}
-        for (head, is_integer), value in zip(self._is_integer.items(), values, strict=False):
+        for head, is_integer in self._is_integer.items():
+            value = outputs[f"{kind}/{head}"]
             action[head] = int(value) if is_integer and not leading else value
-        rest = values[len(action) :]
-        state = dict(zip(self._state, rest[len(self._heads) :], strict=True))
+        next_state = {name: outputs[f"next_state/{name}"] for name in self._state}
         parameters: dict[str, Array] = {}
-        for (head, is_discrete), value in zip(self._is_discrete.items(), rest, strict=False):
+        for head, is_discrete in self._is_discrete.items():
+            value = outputs[f"parameters/{head}"]
             parameters[head] = np.where(value <= _LOWEST, np.float32(-np.inf), value) if is_discrete else value
-        return Decision(action, state, parameters)
+        return Decision(action, next_state, parameters)
 
     def _require_names(self, observation: Any) -> None:
         """Raise ValueError if observations are missing; further ones are ignored."""

@@ -12,7 +12,7 @@ from maze_pl.agents.input_range import unreadable
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.exact_numbers import first_changed
-from maze_pl.core.policy import Policy, PolicyBatch
+from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.core.spaces import environment_action, environment_actions
 from maze_pl.core.spec import Spec
 
@@ -120,18 +120,11 @@ class ActsOnObservations(ABC):
         if forbidden := forbidden_choice(step, arrays, is_batch):
             raise ValueError(forbidden)
         size = len(next(iter(arrays.values())))
-        agents = np.asarray(agent_id)
-        if agents.shape not in ((), (size,)):
-            expected = f"one agent or {size}, one for each observation"
-            raise ValueError(f"agent_id={agent_id!r}: expected {expected}")
-        ids = agents.ravel().tolist()
+        agents = _agents(agent_id, size)
+        ids = agents.tolist()
         actor = (key, ids[0] if len(set(ids)) == 1 else tuple(ids))
-        state = (policy_state or {}).get(actor)
-        if state is not None and any(len(array) != size for array in state.values()):
-            n_actors = len(next(iter(state.values())))
-            found = f"policy_state is that of {n_actors} actors"
-            raise ValueError(f"{found}, but there are {size} observations")
-        batch = PolicyBatch(key, arrays, np.full(size, agents), state)
+        state = None if policy_state is None else _state_of(actor, policy_state, size)
+        batch = PolicyBatch(key, arrays, agents, state)
         decision = policy.act(
             batch,
             deterministic=deterministic,
@@ -148,12 +141,12 @@ class ActsOnObservations(ABC):
                 action[head] = environment_actions(space, value)
             else:
                 action[head] = environment_action(space, value[0])
-        probabilities = {}
+        result: dict[str, Any] | tuple[dict[str, Any], dict[str, Any]] = action
         if with_probabilities:
-            probabilities = _probabilities(policy, batch, temperature, is_batch)
+            result = action, _probabilities(policy, batch, temperature, is_batch)
         if policy_state is not None:
             policy_state[actor] = decision.policy_state
-        return (action, probabilities) if with_probabilities else action
+        return result
 
 
 def _step_key(spec: Spec, step_key: StepKey | None) -> StepKey:
@@ -166,6 +159,38 @@ def _step_key(spec: Spec, step_key: StepKey | None) -> StepKey:
     return key
 
 
+def _agents(agent_id: int | Sequence[int], size: int) -> Array:
+    """Return the ids of the agents of all observations, [size].
+
+    Raises:
+        ValueError: There is neither one agent nor one for each observation.
+    """
+    agents = np.asarray(agent_id)
+    if agents.shape not in ((), (size,)):
+        expected = f"one agent or {size}, one for each observation"
+        raise ValueError(f"agent_id={agent_id!r}: expected {expected}")
+    return np.full(size, agents)
+
+
+def _state_of(actor: Any, policy_state: Mapping[Any, Any], size: int) -> dict[str, Array] | None:
+    """Return the state before the acts of some actors, name -> [size, ...]; None if there is none.
+
+    Args:
+        actor: Sub-step and agent, or agents if they are different ones.
+        policy_state: States by these.
+        size: Number of observations.
+
+    Raises:
+        ValueError: The state is that of another number of actors.
+    """
+    state: dict[str, Array] | None = policy_state.get(actor)
+    if state is not None and any(len(array) != size for array in state.values()):
+        n_actors = len(next(iter(state.values())))
+        found = f"policy_state is that of {n_actors} actors"
+        raise ValueError(f"{found}, but there are {size} observations")
+    return state
+
+
 def _probabilities(policy: Policy, batch: PolicyBatch, temperature: float, is_batch: bool) -> dict[str, Any]:
     """Return the probabilities of discrete heads, with a batch dimension if it is a batch."""
     if not isinstance(policy, HasProbabilities):
@@ -176,9 +201,7 @@ def _probabilities(policy: Policy, batch: PolicyBatch, temperature: float, is_ba
     return {head: _first(array) for head, array in probabilities.items()}
 
 
-def _arrays(
-    observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey
-) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], bool]:
+def _arrays(observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey) -> tuple[dict[str, Array], bool]:
     """Return name -> [B, *shape] for one observation or a batch, and whether it is a batch.
 
     Raises:
@@ -192,7 +215,7 @@ def _arrays(
     if missing:
         found = f"got {sorted(observation)}"
         raise ValueError(f"sub-step {step_key!r} also observes {missing}; {found}")
-    arrays: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+    arrays: dict[str, Array] = {}
     sizes: dict[str, int | None] = {}
     for name, child in space.spaces.items():
         array = _array(observation[name], child, name)
@@ -208,7 +231,7 @@ def _arrays(
     return arrays, size is not None
 
 
-def _array(value: Any, space: spaces.Space[Any], name: str) -> np.ndarray[Any, np.dtype[Any]]:
+def _array(value: Any, space: spaces.Space[Any], name: str) -> Array:
     """Convert an observation, or a batch of it, to an array [*shape] or [B, *shape].
 
     Raises:

@@ -79,12 +79,12 @@ class GaussianExploration(nn.Module):
             mean, log_std = output.chunk(2, dim=-1)
             log_std = limited(log_std + self.options.log_std_init, self.options.log_std_bounds)
             return torch.cat((mean, log_std), dim=-1)
-        own = self._of_agents(self.bounded_log_std(), agent_id)
+        of_parameters = self._of_agents(self.bounded_log_std(), agent_id)
         if not self.is_gsde:
-            return torch.cat((output, own.to(output.dtype).expand_as(output)), dim=-1)
+            return torch.cat((output, of_parameters.to(output.dtype).expand_as(output)), dim=-1)
         assert features is not None
         squares = (features if self.options.learn_features else features.detach()).square()
-        variances = torch.exp(2.0 * own).to(squares.dtype)
+        variances = torch.exp(2.0 * of_parameters).to(squares.dtype)  # [..., L, n]
         variance = torch.matmul(squares.unsqueeze(-2), variances).squeeze(-2)
         return torch.cat((output, 0.5 * torch.log(variance + _LEAST_VARIANCE)), dim=-1)
 

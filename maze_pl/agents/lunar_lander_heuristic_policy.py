@@ -58,7 +58,8 @@ class LunarLanderHeuristicPolicy:
         is_down = left + right > 0
         tilt = np.clip(1.9 * x + 2.2 * v_x, -0.7, 0.7)
         turn = np.where(is_down, 0, 0.64 * (tilt - angle) - 0.95 * spin)
-        lift = -np.where(is_down, 0.05, 0.39 + 0.24 * np.maximum(0, y - 0.65 * np.abs(x))) - v_y
+        fall = np.where(is_down, 0.05, 0.39 + 0.24 * np.maximum(0, y - 0.65 * np.abs(x)))
+        lift = -fall - v_y
         side = np.where(np.abs(turn) > 0.036, 2 - np.sign(turn).astype(np.int64), 0)
         engine = np.where(lift > np.maximum(0.012, np.abs(turn)), 2, side)
         return PolicyStep({self.action: _THRUST[engine] if self.is_continuous else engine})

@@ -1,10 +1,10 @@
 """NumPy evaluation of plain dense networks on views of their weights.
 
 For a handful of observations, most of torch's cost is call overhead. A network is traced once; it
-must consist of dense layers, activations and concatenations only. Before each call it is compared
-with its state at tracing, and traced again if its layers or attributes have changed or its weights
-have moved. Networks in training mode, with hooks, or with attributes that cannot be compared are
-evaluated by torch.
+must consist of the functions in `_FUNCTIONS` only: dense layers, activations, concatenations, and
+changes of shape and type. Before each call it is compared with its state at tracing, and traced
+again if its layers or attributes have changed or its weights have moved. Networks in training mode,
+with hooks, or with attributes that cannot be compared are evaluated by torch.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NumpyNetwork:
         """
         if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return None
-        if self._is_learning():
+        if self._network.training:
             return None
         for tensor in observation.values():
             if tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16:
@@ -79,9 +79,6 @@ class NumpyNetwork:
         if arrays is None:
             return None
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-    def _is_learning(self) -> bool:
-        return self._network.training
 
 
 def _make_plan(network: nn.Module, observation: Mapping[str, Array]) -> _Plan | None:
@@ -123,10 +120,12 @@ class _Plan:
             hooks += [module._forward_hooks, module._forward_pre_hooks]
         # Of torch's own layers only submodules are compared: more would take too long in each call.
         attributes = [vars(module) if _may_change(module) else module._modules for module in modules]
+        # The copy of the attributes holds modules, weights and buffers themselves, not copies.
         kept_by_reference = (*modules, *network.parameters(), *network.buffers())
         memo = {id(item): item for item in kept_by_reference}
-        self._state = [*hooks, *attributes]
-        self._state_when_traced = [*({} for _ in hooks), *copy.deepcopy(attributes, memo)]
+        self._state = [*hooks, *attributes]  # the dicts themselves, which change with the network
+        without_hooks: list[Any] = [{} for _ in hooks]
+        self._state_when_traced = [*without_hooks, *copy.deepcopy(attributes, memo)]
         self._parameters = [module._parameters for module in modules if module._parameters]
         self._pointers = self._look_up()
         with _Recorder(inputs) as recorder:
@@ -149,7 +148,10 @@ class _Plan:
             return False
 
     def evaluate(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
-        """Return the outputs by name, or None if the type of an observation has changed."""
+        """Return the outputs by name, or None if the type of an observation has changed.
+
+        Floats of another size than in the trace are converted.
+        """
         values = []
         for name, dtype in self._inputs:
             array = observation[name]
@@ -204,6 +206,8 @@ class _Recorder(TorchFunctionMode):
 
 
 # ------------------------------------------------------------------------------------------------------ operations
+#
+# Functions that take options, which have the names and defaults of torch, return an operation.
 
 
 def _relu(x: Array) -> Array:
@@ -211,6 +215,22 @@ def _relu(x: Array) -> Array:
 
 
 _ZERO = np.zeros((), np.float32)  # an array, which costs less than a Python number
+
+
+def _silu(inplace: bool = False) -> Operation:
+    return lambda x: x * numpy_sigmoid(x)
+
+
+def _elu(alpha: float = 1.0, inplace: bool = False) -> Operation:
+    return lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, _ZERO)))
+
+
+def _leaky_relu(negative_slope: float = 0.01, inplace: bool = False) -> Operation:
+    return lambda x: np.where(x > 0, x, negative_slope * x)
+
+
+def _unsqueeze(dim: int) -> Operation:
+    return lambda x: np.expand_dims(x, dim)
 
 
 def _flatten(start_dim: int = 0) -> Operation:
@@ -260,20 +280,21 @@ _QUESTIONS = (
     _NDIM.__get__,
 )
 """Queries that are not recorded, since their answers do not depend on the batch."""
-# Unknown options make the call fail.
 _FUNCTIONS: dict[Any, Callable[..., Operation]] = {
     functional.linear: _dense,
     functional.dropout: _dropout,
-    functional.silu: lambda inplace=False: lambda x: x * numpy_sigmoid(x),
-    functional.elu: lambda alpha=1.0, inplace=False: (
-        lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, _ZERO)))
-    ),
-    functional.leaky_relu: lambda negative_slope=0.01, inplace=False: lambda x: np.where(x > 0, x, negative_slope * x),
+    functional.silu: _silu,
+    functional.elu: _elu,
+    functional.leaky_relu: _leaky_relu,
     **dict.fromkeys((torch.tanh, Tensor.tanh), lambda: np.tanh),
     **dict.fromkeys((torch.sigmoid, Tensor.sigmoid), lambda: numpy_sigmoid),
     **dict.fromkeys((functional.relu, torch.relu, Tensor.relu), lambda inplace=False: _relu),
     **dict.fromkeys((torch.cat, torch.concat), _concatenate),
     **dict.fromkeys((torch.flatten, Tensor.flatten), _flatten),
-    Tensor.unsqueeze: lambda dim: lambda x: np.expand_dims(x, dim),
+    Tensor.unsqueeze: _unsqueeze,
     **dict.fromkeys((Tensor.float, Tensor.to), _to),
 }
+"""Function of torch -> its operation for given options, all arguments but the first.
+
+Unknown options make the call fail, so that torch evaluates the network.
+"""

@@ -6,7 +6,7 @@ Both paths give the same actions up to rounding; this one costs less for a handf
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,22 @@ class Sampling(NamedTuple):
     exploration: float = 0.0
 
 
+class _Head(NamedTuple):
+    """An action head.
+
+    Attributes:
+        name: Its name.
+        choose: Function that samples its actions; None if only its distribution can.
+        space: Its space.
+        logits_shape: Shape of its logits, without batch dimension.
+    """
+
+    name: str
+    choose: Callable[[Array, Array | None, Any, Sampling], Any] | None
+    space: spaces.Space[Any]
+    logits_shape: tuple[int, ...]
+
+
 class NumpySampler:
     """Samples the same actions as the distributions of one sub-step.
 
@@ -49,10 +65,10 @@ class NumpySampler:
     """
 
     def __init__(self, mapper: distributions.DistributionMapper) -> None:
-        self._heads = [
-            (head, _CHOICES.get(distribution), space, mapper.required_logits_shape(head))
-            for head, (distribution, space) in mapper.heads.items()
-        ]
+        self._heads: list[_Head] = []
+        for name, (distribution, space) in mapper.heads.items():
+            choose = _CHOICES.get(distribution)
+            self._heads.append(_Head(name, choose, space, mapper.required_logits_shape(name)))
 
     def choose(
         self, logits: Mapping[str, Array], allowed: Mapping[str, Array], sampling: Sampling
@@ -69,10 +85,10 @@ class NumpySampler:
         if not temperature > 0 or (generator is not None and generator.device.type != "cpu"):
             return None
         action = {}
-        for head, choose, space, shape in self._heads:
+        for head, choose, space, logits_shape in self._heads:
             array = logits[head]
             mask = allowed.get(head)
-            if choose is None or array.shape[1:] != shape:
+            if choose is None or array.shape[1:] != logits_shape:
                 return None
             if mask is not None and mask.shape != array.shape and choose is not _epsilon_greedy:
                 return None
@@ -141,11 +157,23 @@ def _index(logits: Array, mask: Array | None, sampling: Sampling) -> Any:
     return score.argmax(-1)
 
 
-def _multi_categorical(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
-    bounds = np.cumsum(space.nvec)[:-1]
+def _by_choice(logits: Array, mask: Array | None, sizes: Sequence[int] | Array) -> list[tuple[Array, Array | None]]:
+    """Split logits [B, L] and their mask into those of each choice.
+
+    Args:
+        logits: [B, L], of all choices one after the other.
+        mask: [B, L], likewise; None if all options are allowed.
+        sizes: Number of options of each choice.
+    """
+    bounds = np.cumsum(sizes)[:-1]
     parts = np.split(logits, bounds, axis=-1)
-    masks = [None] * len(parts) if mask is None else np.split(mask, bounds, axis=-1)
-    choices = zip(parts, masks, strict=True)
+    if mask is None:
+        return [(part, None) for part in parts]
+    return list(zip(parts, np.split(mask, bounds, axis=-1), strict=True))
+
+
+def _multi_categorical(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
+    choices = _by_choice(logits, mask, space.nvec)
     columns = [_index(part, part_mask, sampling) for part, part_mask in choices]
     return np.stack(columns, axis=-1).reshape(len(logits), *space.shape)
 
@@ -174,13 +202,8 @@ def _epsilon_greedy(values: Array, mask: Array | None, space: Any, sampling: Sam
     sizes = choice_sizes(space)
     if mask is not None and isinstance(space, spaces.MultiBinary):
         mask = np.stack((np.ones_like(mask), mask), axis=-1).reshape(values.shape)
-    bounds = np.cumsum(sizes)[:-1]
-    parts = [values] if len(sizes) == 1 else np.split(values, bounds, axis=-1)
-    masks: list[Array | None] = [None] * len(parts)
-    if mask is not None:
-        masks = [mask] if len(sizes) == 1 else list(np.split(mask, bounds, axis=-1))
-    pairs = zip(parts, masks, strict=True)
-    columns = [_greedy_or_random(part, part_mask, sampling) for part, part_mask in pairs]
+    choices = [(values, mask)] if len(sizes) == 1 else _by_choice(values, mask, sizes)
+    columns = [_greedy_or_random(part, part_mask, sampling) for part, part_mask in choices]
     if isinstance(space, spaces.Discrete):
         return columns[0] + int(space.start) if space.start else columns[0]
     action = np.stack(columns, axis=-1).reshape(len(values), *space.shape)

@@ -86,16 +86,16 @@ def make_policy_step(
         masks.append(MaskedHead(head, name, spaces.flatdim(space)))
     explorations = _explorations(key, nets, mapper)
     return PolicyStepParts(
-        nets,
-        NetworkInput(nets[0]),
-        mapper,
-        NumpySampler(mapper),
-        NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None,
-        shapes,
-        tuple(masks),
-        explorations,
-        any(exploration.is_gsde for exploration in explorations.values()),
-        tuple(auxiliary_shapes(nets[0])),
+        networks=nets,
+        inputs=NetworkInput(nets[0]),
+        mapper=mapper,
+        sampler=NumpySampler(mapper),
+        plain=NumpyNetwork(nets[0]) if len(nets) == 1 and not shapes else None,
+        state_shapes=shapes,
+        masks=tuple(masks),
+        explorations=explorations,
+        has_gsde=any(exploration.is_gsde for exploration in explorations.values()),
+        auxiliary=tuple(auxiliary_shapes(nets[0])),
     )
 
 

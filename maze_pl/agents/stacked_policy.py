@@ -47,6 +47,7 @@ class StackedPolicy:
         self._slices = _slices_of(policy)
         self._evaluate: dict[StepKey, Callable[..., dict[str, Tensor]]] = {}
         self._stacks: dict[StepKey, dict[str, Tensor]] = {}
+        self._n_stacked = 0  # number of copies in the stacks
         self._place = np.zeros(0, np.int64)  # of each copy in the stacks
         for key in policy.spec.step_keys:
             step = policy.parts_of(key)
@@ -77,6 +78,7 @@ class StackedPolicy:
                 for name, parameter in network.named_parameters()
                 if parameter in self._slices
             }
+        self._n_stacked = len(values)
         self._place = np.arange(len(values))
 
     def keep(self, copies: Array) -> None:
@@ -85,13 +87,13 @@ class StackedPolicy:
         Args:
             copies: [n] their numbers, in ascending order.
         """
-        n_stacked = len(next(iter(next(iter(self._stacks.values())).values())))
-        if len(copies) > _FEWER * n_stacked or not len(copies):
+        if len(copies) > _FEWER * self._n_stacked or not len(copies):
             return
         places = torch.from_numpy(self._place[copies])
         for stack in self._stacks.values():
             for name, values in stack.items():
                 stack[name] = values[places.to(values.device)]
+        self._n_stacked = len(copies)
         self._place[copies] = np.arange(len(copies))
 
     @torch.inference_mode()
@@ -140,13 +142,12 @@ class StackedPolicy:
     def _outputs(self, key: StepKey, inputs: Mapping[str, Tensor], places: Array) -> dict[str, Tensor]:
         """Outputs of the networks [B, L], each of the copy in the given place of the stack."""
         stack = self._stacks[key]
-        n_stacked = len(next(iter(stack.values())))
-        if len(places) == n_stacked and bool((np.diff(places) > 0).all()):
+        if len(places) == self._n_stacked and bool((np.diff(places) > 0).all()):
             return self._evaluate[key](stack, dict(inputs))
         rows = torch.from_numpy(places)
         filled = {}
         for name, value in inputs.items():
-            filled[name] = value.new_zeros(n_stacked, *value.shape[1:])
+            filled[name] = value.new_zeros(self._n_stacked, *value.shape[1:])
             filled[name][rows.to(value.device)] = value
         outputs = self._evaluate[key](stack, filled)
         return {name: value[rows.to(value.device)] for name, value in outputs.items()}

@@ -123,6 +123,8 @@ class TwinNetwork(nn.Module):
             pair[1].modules(),
             strict=True,
         )
+        # In the modules of both copies, the stacked pair takes the place of each tensor. Tensors of
+        # the target are buffers, which need no gradient.
         for (path, network), target, other in modules:
             for name, tensor in [*network._parameters.items(), *network._buffers.items()]:
                 if tensor is None:

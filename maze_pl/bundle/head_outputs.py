@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -46,6 +46,22 @@ class HeadOutputs:
     magnitude: Any = 1.0
 
 
+class _Continuous(NamedTuple):
+    """Functions of a continuous distribution, see `HeadOutputs`.
+
+    Attributes:
+        description: Meaning of the parameters.
+        parameters: Function that computes the parameters.
+        sample: Function that computes the actions.
+        n_parameters: Number of parameters of each component of the action.
+    """
+
+    description: str
+    parameters: Callable[[Any], Tensor]
+    sample: Callable[[Any, Tensor], Tensor]
+    n_parameters: int
+
+
 def magnitude_of(low: Any, high: Any) -> Any:
     """[...] sizes of numbers between bounds: that of the larger bound, at least 1; infinite bounds do not count.
 
@@ -73,18 +89,32 @@ def head_outputs(head: str, distribution: type[ProbabilityDistribution], space: 
         described = "log-probabilities of the options of all choices, masks applied"
         if isinstance(space, spaces.MultiBinary):
             described = "log-probabilities bit by bit: that it is 0, and that it is 1, masks applied"
-        return HeadOutputs(described, _log_probs, _sampled_options, sum(sizes), len(sizes), tuple(sizes))
+        return HeadOutputs(
+            description=described,
+            parameters=_log_probs,
+            sample=_sampled_options,
+            size=sum(sizes),
+            n_uniforms=len(sizes),
+            choices=tuple(sizes),
+        )
     if distribution not in _CONTINUOUS:
         name = f"{distribution.__module__}.{distribution.__qualname__}"
         remedy = "use one of maze_pl.distributions"
         raise ExportError(f"action head {head!r}: no bundle can sample from {name}; {remedy}")
-    described, parameters, sample, n_parameters = _CONTINUOUS[distribution]
-    n = math.prod(space.shape or ())
+    continuous = _CONTINUOUS[distribution]
+    n_components = math.prod(space.shape or ())
     magnitude: Any = 1.0
     if distribution is distributions.DeterministicProbabilityDistribution:
         box: Any = space
         magnitude = magnitude_of(box.low, box.high).ravel()
-    return HeadOutputs(described, parameters, sample, n_parameters * n, n, magnitude=magnitude)
+    return HeadOutputs(
+        description=continuous.description,
+        parameters=continuous.parameters,
+        sample=continuous.sample,
+        size=continuous.n_parameters * n_components,
+        n_uniforms=n_components,
+        magnitude=magnitude,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ discrete
@@ -179,26 +209,26 @@ _DISCRETE: Final = (
     distributions.EpsilonGreedyProbabilityDistribution,
     distributions.MultiCategoricalProbabilityDistribution,
 )
-_CONTINUOUS: Final[dict[Any, tuple[str, Callable[[Any], Tensor], Callable[[Any, Tensor], Tensor], int]]] = {
-    distributions.BetaProbabilityDistribution: (
+_CONTINUOUS: Final[dict[Any, _Continuous]] = {
+    distributions.BetaProbabilityDistribution: _Continuous(
         "alpha of all components, then beta",
         _beta_parameters,
         _beta_sample,
         2,
     ),
-    distributions.DeterministicProbabilityDistribution: (
+    distributions.DeterministicProbabilityDistribution: _Continuous(
         "the action without noise",
         _deterministic_parameters,
         _noisy_action,
         1,
     ),
-    distributions.DiagonalGaussianProbabilityDistribution: (
+    distributions.DiagonalGaussianProbabilityDistribution: _Continuous(
         "means of all components, then log standard deviations",
         _normal_logits,
         _normal_sample,
         2,
     ),
-    distributions.SquashedGaussianProbabilityDistribution: (
+    distributions.SquashedGaussianProbabilityDistribution: _Continuous(
         "means of all components before tanh, then log standard deviations",
         _normal_logits,
         _normal_sample,

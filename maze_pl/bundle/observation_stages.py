@@ -26,8 +26,20 @@ from maze_pl.envs.wrappers.rgb2_gray_pre_processor import GRAY_WEIGHTS
 
 Tensors = dict[str, Tensor]
 
-_NAMES: Final = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
-_TORCH_TYPES: Final = {np.dtype(name): getattr(torch, name) for name in _NAMES.split()}
+_TORCH_TYPES: Final[dict[np.dtype[Any], torch.dtype]] = {
+    np.dtype(np.bool_): torch.bool,
+    np.dtype(np.int8): torch.int8,
+    np.dtype(np.int16): torch.int16,
+    np.dtype(np.int32): torch.int32,
+    np.dtype(np.int64): torch.int64,
+    np.dtype(np.uint8): torch.uint8,
+    np.dtype(np.uint16): torch.uint16,
+    np.dtype(np.uint32): torch.uint32,
+    np.dtype(np.uint64): torch.uint64,
+    np.dtype(np.float16): torch.float16,
+    np.dtype(np.float32): torch.float32,
+    np.dtype(np.float64): torch.float64,
+}
 
 STARTED: Final = "started"
 """Entry of the policy state: 1 if the actor has acted in its episode, for stacks of observations."""
@@ -91,8 +103,7 @@ def constant(array: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
 
 def torch_type(dtype: Any) -> torch.dtype:
     """Return the type of tensors for a type of arrays."""
-    result: torch.dtype = _TORCH_TYPES[np.dtype(dtype)]
-    return result
+    return _TORCH_TYPES[np.dtype(dtype)]
 
 
 def numpy_type(dtype: torch.dtype) -> np.dtype[Any]:

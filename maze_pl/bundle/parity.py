@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from maze_pl.bundle.recorded_decisions import RecordedDecision
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
-from maze_pl_runtime import Policy
+from maze_pl_runtime import Decision, Policy
 
 TOLERANCE: Final = 1e-5
 """Largest difference of a number, relative to its size, or that of its bounds, where this is above 1."""
@@ -67,22 +68,20 @@ def require_parity(
         graph = graphs[key]
         actor = (decision.episode, key, agent)
         uniforms = generator.random(graph.n_uniforms)
-        own = agent if graph.n_networks > 1 else 0
-        arguments: Any = {"step_key": key, "state": states.get(actor), "agent_id": own}
-        arguments["check_masks"] = False
-        found = bundle.decide(decision.observation, **arguments)
-        sampled = bundle.decide(decision.observation, deterministic=False, uniforms=uniforms, **arguments)
-        expected = _by_torch(graph, decision, states.get(actor), own, uniforms)
+        network = agent if graph.n_networks > 1 else 0
+        decide = partial(
+            bundle.decide,
+            decision.observation,
+            step_key=key,
+            state=states.get(actor),
+            agent_id=network,
+            check_masks=False,
+        )
+        found = decide()
+        sampled = decide(deterministic=False, uniforms=uniforms)
+        expected = _by_torch(graph, decision, states.get(actor), network, uniforms)
         where = f"decision {number} of sub-step {key!r}"
-        for name, array in found.parameters.items():
-            what = f"{where}: parameters of {name!r}"
-            outputs = graph.heads[name]
-            numbers = expected[f"parameters/{name}"]
-            if outputs.choices:  # the runtime returns minus infinity for impossible options
-                numbers = np.where(numbers <= np.finfo(np.float32).min, -np.inf, numbers)
-            _compare(parity, array, numbers, what, outputs.magnitude)
-        for name, array in found.state.items():
-            _compare(parity, array, expected[f"next_state/{name}"], f"{where}: policy state {name!r}")
+        _compare_numbers(parity, graph, found, expected, where)
         ties = graph.near_ties(found.parameters, TOLERANCE)
         is_near_tie = False
         for head, space in graph.actions.items():
@@ -93,6 +92,20 @@ def require_parity(
         parity.near_ties += is_near_tie
         states[actor] = found.state
     return parity
+
+
+def _compare_numbers(
+    parity: Parity, graph: StepGraph, found: Decision, expected: Mapping[str, Array], where: str
+) -> None:
+    """Compare the parameters and policy states of a decision with the outputs of its module."""
+    for head, parameters in found.parameters.items():
+        outputs = graph.heads[head]
+        numbers = expected[f"parameters/{head}"]
+        if outputs.choices:  # the runtime returns minus infinity for impossible options
+            numbers = np.where(numbers <= np.finfo(np.float32).min, -np.inf, numbers)
+        _compare(parity, parameters, numbers, f"{where}: parameters of {head!r}", outputs.magnitude)
+    for name, array in found.state.items():
+        _compare(parity, array, expected[f"next_state/{name}"], f"{where}: policy state {name!r}")
 
 
 @torch.inference_mode()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import torch
 from torch import Tensor
 
-# Coefficients of algorithm AS 241 (Wichura 1988), highest power last.
+# Coefficients of algorithm AS 241 (Wichura 1988): numerator and denominator, highest power last.
 _CENTRE: Final = (
     (
         *(3.3871328727963666080, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4),
@@ -64,8 +65,8 @@ def normal_quantile(probability: Tensor) -> Tensor:
 
 
 def _ratio(coefficients: tuple[tuple[float, ...], ...], x: Tensor) -> Tensor:
-    numerator, denominator = (_polynomial(part, x) for part in coefficients)
-    return numerator / denominator
+    numerator, denominator = coefficients
+    return _polynomial(numerator, x) / _polynomial(denominator, x)
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
@@ -129,19 +130,44 @@ def beta_quantile(probability: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     weights = torch.tensor(_WEIGHTS, dtype=torch.float64)
     places = (torch.arange(_N_CELLS, dtype=torch.float64).unsqueeze(-1) + nodes).flatten()
     values = density(low.unsqueeze(-1) + width.unsqueeze(-1) * places)
-    masses = (values.reshape(*values.shape[:-1], _N_CELLS, len(_NODES)) * weights).sum(
-        dim=-1
-    )  # [..., cells], in cell widths
+    of_cells = values.reshape(*values.shape[:-1], _N_CELLS, len(_NODES))
+    masses = (of_cells * weights).sum(dim=-1)  # [..., cells], in cell widths
     cumulative = masses.cumsum(dim=-1)
     target = probability.unsqueeze(-1) * cumulative[..., -1:]
     is_below = (cumulative[..., :-1] <= target).to(torch.float64)
     start = is_below.sum(dim=-1)  # number of the cell
     before = (is_below * masses[..., :-1]).sum(dim=-1)
-    wanted = target.squeeze(-1) - before
     first = low + width * start
-    lower = torch.full_like(probability, -0.25)  # a little outside, as rounding may pick a neighbouring cell
-    upper = torch.full_like(probability, 1.25)
-    part = torch.full_like(probability, 0.5)  # of the cell
+    part = _part_of_cell(density, first, width, target.squeeze(-1) - before, nodes, weights)
+    y = first + width * part
+    return torch.exp(torch.stack((_log_sigmoid(y), _log_sigmoid(-y)), dim=-1))
+
+
+def _part_of_cell(
+    density: Callable[[Tensor], Tensor],
+    first: Tensor,
+    width: Tensor,
+    wanted: Tensor,
+    nodes: Tensor,
+    weights: Tensor,
+) -> Tensor:
+    """Return the part of each cell, from its lower end, that holds a mass.
+
+    Args:
+        density: Function of places [..., n] that is proportional to the density there.
+        first: [...] lower ends of the cells.
+        width: [...] widths of the cells.
+        wanted: [...] masses, in cell widths.
+        nodes: Nodes of the quadrature on [0, 1].
+        weights: Weights of the quadrature.
+
+    Returns:
+        [...] fractions of the widths.
+    """
+    # a little outside, as rounding may pick a neighbouring cell
+    lower = torch.full_like(wanted, -0.25)
+    upper = torch.full_like(wanted, 1.25)
+    part = torch.full_like(wanted, 0.5)
     for _ in range(_N_STEPS):
         inside = density(first.unsqueeze(-1) + (width * part).unsqueeze(-1) * nodes)
         excess = (inside * weights).sum(dim=-1) * part - wanted
@@ -151,8 +177,7 @@ def beta_quantile(probability: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
         newton = part - excess / slope.maximum(_exact(1e-300))
         is_inside = (newton >= lower) & (newton <= upper)
         part = torch.where(is_inside, newton, 0.5 * (lower + upper))
-    y = first + width * part
-    return torch.exp(torch.stack((_log_sigmoid(y), _log_sigmoid(-y)), dim=-1))
+    return part
 
 
 def _log_density(y: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:

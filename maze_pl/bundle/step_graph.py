@@ -132,9 +132,9 @@ class StepGraph(nn.Module):
             dtype, shape, low, high = read_space(space)
             value = torch.rand((n, *shape), generator=generator)
             if space["type"] != "box":
-                value = (
-                    torch.from_numpy(np.asarray(low)) + (value * torch.from_numpy(np.asarray(high - low + 1))).floor()
-                )
+                lowest = torch.from_numpy(np.asarray(low))
+                n_values = torch.from_numpy(np.asarray(high - low + 1))
+                value = lowest + (value * n_values).floor()
             inputs[f"observation/{name}"] = value.to(torch_type(dtype))
         for name, (dtype, shape) in self.state.items():
             inputs[f"state/{name}"] = torch.zeros((n, *shape), dtype=torch_type(dtype))
@@ -201,7 +201,7 @@ class StepGraph(nn.Module):
             for wrapper in self._action_wrappers:
                 action = applied(wrapper, action)
             for head, space in self.actions.items():
-                dtype, shape = read_space(space)[:2]
+                dtype, shape, _, _ = read_space(space)
                 result[f"{prefix}/{head}"] = action[head].reshape(-1, *shape).to(torch_type(dtype))
         return result
 

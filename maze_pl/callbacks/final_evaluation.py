@@ -100,11 +100,12 @@ class FinalEvaluation(callbacks.Callback):
         content: dict[str, Any] = {"env_steps": dict(env_steps), "evaluators": {}}
         means: dict[str, float] = {}
         for name, of_policies in results.items():
-            content["evaluators"][name] = tables = {}
+            tables: dict[str, list[dict[str, float]]] = {}
             for which, episodes in of_policies.items():
-                tables[which] = [_values(one) for one in episodes]
+                tables[which] = [_values(episode) for episode in episodes]
                 for quantity, value in episode_means(episodes).items():
                     means[f"final_{name}/{which}/{quantity}"] = float(value)
+            content["evaluators"][name] = tables
         if self._folder is not None:
             write_file(self._folder / FINAL_FILE, f"{json.dumps(content, indent=1)}\n".encode())
         for dashboard in dashboards(trainer):

@@ -50,11 +50,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
         for template in (_TEMPLATES / "shared", _TEMPLATES / problem):
             _write(template, directory, package)
     except OSError as error:
-        if directory.is_dir():
-            for path in directory.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            if not existed:
-                directory.rmdir()
+        _remove_written(directory, keeps_folder=existed)
         raise ConfigurationError(f"{directory} cannot be written: {error}") from error
     sys.stdout.write(
         f"created a project with the package {package} in {directory}. Next:\n"
@@ -75,6 +71,19 @@ def _write(template: Path, directory: Path, package: str) -> None:
         target.mkdir(parents=True, exist_ok=True)
         text = source.read_text(encoding="utf-8").replace("{{package}}", package)
         (target / name.removesuffix(_SUFFIX)).write_text(text, encoding="utf-8")
+
+
+def _remove_written(directory: Path, *, keeps_folder: bool) -> None:
+    """Remove the content of a folder, and the folder itself unless it is to stay."""
+    if not directory.is_dir():
+        return
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if not keeps_folder:
+        directory.rmdir()
 
 
 def _package_name(directory: Path) -> str:

@@ -93,9 +93,7 @@ def play(
     """
     began = time.perf_counter()
     recorded = [name for name in ("states", "spaces") if trajectories in (name, "both")]
-    actor: Any = policy or "random"
-    if isinstance(actor, dict):
-        actor = Factory(actor.pop("class_path", "random"), actor.pop("init_args", {}) | actor)
+    actor = _configured_policy(policy)
     with ExitStack() as undo:
         is_requested = output_dir is not None
         if run is not None:
@@ -122,12 +120,13 @@ def play(
             output.add(trajectory)
             signals.may_interrupt = True
 
-        signals.deferred = signals.may_interrupt = True
         record = list(recorded)
         if event_logs:
             record.append("events")
         if render:
             record.append("gifs")
+        signals.deferred = True
+        signals.may_interrupt = True
         try:
             rollout(
                 env,
@@ -144,10 +143,7 @@ def play(
         except BaseException as error:
             signals.may_interrupt = False
             if isinstance(error, StoppedBySignal) and signals.has_interrupted:
-                place = f" (at {signals.place})" if signals.place else ""
-                name = signal.Signals(signals.received).name
-                where = f"an episode that took more than {signals.patience:.0f} s longer{place}"
-                sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
+                _report_abandoned_episode(signals)
             output.save()
             if signals.received and isinstance(error, Exception):
                 raise signals.abandon(error) from error
@@ -159,6 +155,28 @@ def play(
             progress = f"{len(output.played)} of {n_episodes} episodes"
             sys.stderr.write(f"maze-pl: stopped by {name} after {progress}\n")
         output.report(time.perf_counter() - began)
+
+
+def _configured_policy(policy: dict[str, Any] | str | None) -> Any:
+    """Return the policy for `maze_pl.rollout` that the option names; `random` for None.
+
+    Args:
+        policy: As for `play`; arguments may be in `init_args`, or next to the class path.
+    """
+    if not isinstance(policy, dict) or not policy:
+        return policy or "random"
+    others = dict(policy)
+    class_path = others.pop("class_path", "random")
+    init_args = others.pop("init_args", {})
+    return Factory(class_path, init_args | others)
+
+
+def _report_abandoned_episode(signals: StopSignals) -> None:
+    """Print that a signal has ended the command within an episode, which took too long after it."""
+    name = signal.Signals(signals.received).name
+    place = f" (at {signals.place})" if signals.place else ""
+    where = f"an episode that took more than {signals.patience:.0f} s longer{place}"
+    sys.stderr.write(f"maze-pl: stopped by {name} in {where}\n")
 
 
 def run(arguments: Prepared, command: Sequence[str], signals: StopSignals) -> int:

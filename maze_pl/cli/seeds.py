@@ -7,13 +7,14 @@ import contextlib
 import json
 import os
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from maze_pl.cli.shared_folders import shared_folder
+from maze_pl.cli.taken_options import taken
 from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION, Prepared, foreign_options, prepare
 from maze_pl.config.digest import RESTORE_IT, configuration_digest
 from maze_pl.config.pieces import RUN_CONFIG
@@ -40,7 +41,7 @@ def is_for_seeds(arguments: Sequence[str]) -> bool:
     Args:
         arguments: The command line after `maze-pl`.
     """
-    values, _ = _taken(arguments, (SEEDS, PARALLEL, "--resume"))
+    values, _ = taken(arguments, (SEEDS, PARALLEL, "--resume"))
     if SEEDS in values or PARALLEL in values:
         return True
     return "--resume" in values and Path(values["--resume"], SEEDS_FILE).is_file()
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str], signals: StopSignals) -> int:
     Raises:
         ConfigurationError: Options contradict each other or are invalid, or no seed can be trained.
     """
-    values, options = _taken(arguments[1:], (SEEDS, PARALLEL, "--resume", "--run_dir"))
+    values, options = taken(arguments[1:], (SEEDS, PARALLEL, "--resume", "--run_dir"))
     if is_launched_rank() or os.environ.get("TORCHELASTIC_RUN_ID"):
         raise ConfigurationError(f"{SEEDS} starts a process for each seed: run the command once, without torchrun")
     n_parallel = _count(values.get(PARALLEL, "1"))
@@ -88,20 +89,6 @@ def run(arguments: Sequence[str], signals: StopSignals) -> int:
                 for path, content in before.items():  # forget a mistyped option
                     write_file(path, content)
             return status
-
-
-def _taken(arguments: Iterable[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Take some options out of a command line; return their values by name, and the rest."""
-    values: dict[str, str] = {}
-    rest: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name in names:
-            values[name] = value if equals else next(words, "")
-        else:
-            rest.append(word)
-    return values, rest
 
 
 def _is_displayed(options: Sequence[str]) -> bool:
@@ -139,7 +126,7 @@ def _planned(values: dict[str, str], options: Sequence[str], undo: contextlib.Ex
 
 def _experiment(prepared: Prepared) -> str | None:
     """Return the folder under `outputs` of a command."""
-    return _taken(prepared, (_EXPERIMENT,))[0].get(_EXPERIMENT)
+    return taken(prepared, (_EXPERIMENT,))[0].get(_EXPERIMENT)
 
 
 def _seeds(text: str, options: Sequence[str]) -> list[int]:
@@ -158,7 +145,7 @@ def _seeds(text: str, options: Sequence[str]) -> list[int]:
             raise ConfigurationError(f"{fault}: give one, or a list such as {SEEDS} [3,7,9]")
         seeds = list(range(first, first + value))
     elif isinstance(value, list) and value:
-        if _SEED_OPTION in _taken(options, (_SEED_OPTION,))[0]:
+        if _SEED_OPTION in taken(options, (_SEED_OPTION,))[0]:
             raise ConfigurationError(f"{SEEDS} {text} lists the seeds: omit {_SEED_OPTION}")
         seeds = value
     else:
@@ -220,7 +207,7 @@ def _resumed(folder: Path, values: dict[str, str], options: Sequence[str]) -> tu
     if not (folder / SEEDS_FILE).is_file():
         raise ConfigurationError(f"{folder} does not hold several seeds: continue its run without {SEEDS}")
     for name in (SEEDS, "--run_dir", _SEED_OPTION):
-        if name in values or name in _taken(options, (name,))[0]:
+        if name in values or name in taken(options, (name,))[0]:
             raise ConfigurationError(f"--resume continues the seeds of {folder}: omit {name}")
     plan = _read_plan(folder / SEEDS_FILE)
     changes = _changes(options)
@@ -278,17 +265,20 @@ def _fault(plan: SeedPlan, started: Collection[int], seed: int) -> str | None:
     if seed not in started:
         parts.append((plan.options, plan.options_digest))
     for options, digest in parts:
-        try:
-            is_same = digest is None or configuration_digest(["fit", *options]) == digest
-        except ConfigurationError as error:
-            reason = f"a configuration of these seeds cannot be read, {error}"
-        else:
-            named = shlex.join(options)
-            reason = f"a configuration in `{named}` has changed since the first seed used it"
-            if is_same:
-                continue
-        return f"{reason}: {RESTORE_IT} where the seeds were started"
+        change = None if digest is None else _digest_fault(options, digest)
+        if change is not None:
+            return f"{change}: {RESTORE_IT} where the seeds were started"
     return None
+
+
+def _digest_fault(options: Sequence[str], digest: str) -> str | None:
+    """Return a message if a configuration has another digest by now, or cannot be read."""
+    try:
+        is_same = configuration_digest(["fit", *options]) == digest
+    except ConfigurationError as error:
+        return f"a configuration of these seeds cannot be read, {error}"
+    named = shlex.join(options)
+    return None if is_same else f"a configuration in `{named}` has changed since the first seed used it"
 
 
 def _read_plan(path: Path) -> SeedPlan:

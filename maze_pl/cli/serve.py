@@ -102,7 +102,7 @@ def _parsed(command: Sequence[str]) -> Any:
     parser.add_argument("--checkpoint", metavar="NAME", help=which)
     parser.add_argument("--trust", action="store_true", help="let the run name any class")
     options = parser.parse(command[1:])
-    if not _is_exported(options.source):
+    if not _needs_export(options.source):
         option = "--trust" if options.checkpoint is None else "--checkpoint"
         if options.trust or options.checkpoint is not None:
             fault = f"{options.source} is not a run or a checkpoint"
@@ -137,7 +137,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _is_exported(source: Path) -> bool:
+def _needs_export(source: Path) -> bool:
     """True for a run directory or a checkpoint, which is exported to a bundle first."""
     return source.is_dir() or source.suffix == ".ckpt"
 
@@ -147,7 +147,7 @@ def _load(options: Any, folder: Path) -> Any:
     from maze_pl.serving.served_policy import ServedPolicy
 
     path: Path = options.source
-    if _is_exported(path):
+    if _needs_export(path):
         from maze_pl.bundle.export import export
 
         bundle = folder / "agent.bundle"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.cli.shared_folders import shared_folder
+from maze_pl.cli.taken_options import taken
 from maze_pl.config.assembling import TRUST_OPTION, foreign_options
 from maze_pl.config.search_path import ConfigurationError, dump
 from maze_pl.config.trust import refusal
@@ -76,21 +77,22 @@ def run(_: Any, command: Sequence[str], signals: StopSignals) -> int:
         return 0 if words else 2
     is_trusted = TRUST_OPTION in words
     words = [word for word in words if word != TRUST_OPTION]
-    taken, words = _taken(words, ("--show", "--resume", "--run_dir"))
+    folders, words = taken(words, ("--show", "--resume", "--run_dir"), needed="a folder")
     file = words.pop(0) if words and not words[0].startswith("--") else None
-    if sum(value is not None for value in (file, taken.get("--show"), taken.get("--resume"))) != 1:
+    sources = (file, folders.get("--show"), folders.get("--resume"))
+    if sum(source is not None for source in sources) != 1:
         raise ConfigurationError("name one of a sweep file, --resume DIR and --show DIR")
     changes = parse_changes(words)
-    if "--show" in taken:
-        if changes or "--run_dir" in taken:
+    if "--show" in folders:
+        if changes or "--run_dir" in folders:
             raise ConfigurationError("--show has no further options: omit them")
-        _show(SweepResult(taken["--show"]), needs_files=False)
+        _show(SweepResult(folders["--show"]), needs_files=False)
         return 0
-    if "--resume" in taken:
-        if "--run_dir" in taken:
+    if "--resume" in folders:
+        if "--run_dir" in folders:
             raise ConfigurationError("--resume continues in its folder: omit --run_dir")
-        return _resume(Path(taken["--resume"]), changes, signals, is_trusted)
-    return _begin(str(file), changes, taken.get("--run_dir"), signals, is_trusted)[1]
+        return _resume(Path(folders["--resume"]), changes, signals, is_trusted)
+    return _begin(str(file), changes, folders.get("--run_dir"), signals, is_trusted)[1]
 
 
 def sweep(
@@ -144,23 +146,6 @@ def _raise_signal(signals: StopSignals) -> None:
         raise KeyboardInterrupt
     if signals.received:
         raise StoppedBySignal(signals.received)
-
-
-def _taken(words: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Take some options out of a command line; return their values by name, and the rest."""
-    values: dict[str, str] = {}
-    rest: list[str] = []
-    remaining = iter(words)
-    for word in remaining:
-        name, equals, value = word.partition("=")
-        if name not in names:
-            rest.append(word)
-            continue
-        found = value if equals else next(remaining, "")
-        if not found:
-            raise ConfigurationError(f"{name} needs a folder")
-        values[name] = found
-    return values, rest
 
 
 def _begin(

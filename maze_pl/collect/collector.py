@@ -16,7 +16,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.core.rows import Rows, Segment
-from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
+from maze_pl.envs.vector.vector_env import AttributedRewards, StepExtras, VectorEnv
 
 
 class Collector:
@@ -280,17 +280,10 @@ class Collector:
         if not np.array_equal(with_rewards, finished if self._attributed else finished[:0]):
             self._refuse_mixed(finished, with_rewards)
         n_acts = places.n_acts[finished]
-        places.n_acts[finished] = 0
+        places.n_acts[finished] = 0  # forgets the acts
         if attributed is None:
             return
-        counts = n_acts if attributed.n_acts is None else attributed.n_acts
-        is_wrong = (counts != n_acts) | (n_acts > attributed.rewards.shape[1])
-        if is_wrong.any():
-            place = int(np.flatnonzero(is_wrong)[0])
-            shape = (int(counts[place]) if attributed.n_acts is not None else attributed.rewards.shape[1],)
-            came = f"get_actor_rewards() of environment {finished[place]} returned shape {shape}"
-            remedy = "return one reward for each act of the environment step, in order"
-            raise ValueError(f"{came} for {n_acts[place]} acts; {remedy}")
+        _require_one_reward_per_act(attributed, finished, n_acts)
         n_columns = int(n_acts.max())
         is_act = np.arange(n_columns) < n_acts[:, np.newaxis]  # [F, L]
         keys = places.key[finished, :n_columns]
@@ -387,3 +380,21 @@ class Collector:
         self.slots.forget_episodes(np.array(strayed, np.int64))
         self.slots.assign(np.arange(self.n_envs), self.vector.staging)
         return strayed
+
+
+def _require_one_reward_per_act(attributed: AttributedRewards, finished: Array, n_acts: Array) -> None:
+    """Refuse a number of attributed rewards other than that of the acts of a step.
+
+    Args:
+        attributed: Rewards of F environment steps.
+        finished: [F] their environments.
+        n_acts: [F] their numbers of acts.
+    """
+    counts = n_acts if attributed.n_acts is None else attributed.n_acts
+    is_wrong = (counts != n_acts) | (n_acts > attributed.rewards.shape[1])
+    if is_wrong.any():
+        place = int(np.flatnonzero(is_wrong)[0])
+        shape = (int(counts[place]) if attributed.n_acts is not None else attributed.rewards.shape[1],)
+        came = f"get_actor_rewards() of environment {finished[place]} returned shape {shape}"
+        remedy = "return one reward for each act of the environment step, in order"
+        raise ValueError(f"{came} for {n_acts[place]} acts; {remedy}")

@@ -66,7 +66,7 @@ class TensorVector:
 
 
 class TensorCollector:
-    """Collects rollouts of a `TensorEnv`; the host neither waits for the device nor copies anything.
+    """Collects rollouts of a `TensorEnv`; the host waits for the device only to run a `HostPolicy`.
 
     On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
     operations before. It is recorded again if parameters of the policy have moved, or attributes of
@@ -160,8 +160,8 @@ class TensorCollector:
             The rollout, whose tensors are views of storage that the next call overwrites.
 
         Raises:
-            ValueError: In the first rollout, the environment has replaced a tensor, or returned something of
-                unexpected shape or type.
+            ValueError: The environment has replaced a tensor, or returned something of unexpected
+                shape or type, in the first rollout; on a CPU, also if data of any rollout is invalid.
         """
         if not self.started:
             self.start()

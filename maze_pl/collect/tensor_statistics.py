@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -228,24 +228,12 @@ class TensorStatistics:
         parts: dict[GroupKey, list[tuple[Events, Array]]] = {}
         for key, events in self._events.items():
             parts[key] = [(events, np.zeros(len(events.env), np.int64))]
-        for stored_events, time_of_first in ((record.starts, 1), (record.acts, 2)):
-            for stored in stored_events:
-                row, env = stored.fired.nonzero(as_tuple=True)
-                if not len(row):
-                    continue
-                values = {name: values_of(value, (row, env)) for name, value in stored.attributes.items()}
-                event = ArrayEvent(stored.declaration, env.cpu().numpy(), values)
-                time = 2 * row.cpu().numpy() + time_of_first
-                is_start = stored_events is record.starts
-                n_steps = 1 if is_start else record.numbers["env_steps"][row, env].cpu().numpy()
-                step = np.zeros(len(time), np.int64) + n_steps - 1
-                for labels, chosen in groups_of(event):
-                    inputs = {name: column_of(event, name, None) for name in inputs_of(stored.declaration)}
-                    events = Events(event.which, step, inputs)
-                    key = (stored.declaration.topic, stored.declaration.name, labels)
-                    if chosen is not None:
-                        events = events.chosen(chosen)
-                    parts.setdefault(key, []).append((events, time if chosen is None else time[chosen]))
+        for stored in record.starts:
+            for key, events, rows in _events_of(stored, None):
+                parts.setdefault(key, []).append((events, 2 * rows + 1))
+        for stored in record.acts:
+            for key, events, rows in _events_of(stored, record.numbers["env_steps"]):
+                parts.setdefault(key, []).append((events, 2 * rows + 2))
         joined = {}
         for key, of_group in parts.items():
             joined[key] = (
@@ -285,3 +273,31 @@ class TensorStatistics:
                 raise ValueError(f"{fault}, which the environment does not declare; resume with the code that saved it")
             events = Events(*from_tensors([saved["env"], saved["step"], saved["values"]]))
             self._events[topic, saved["event"], tuple(saved["labels"])] = events
+
+
+def _events_of(stored: StoredEvent, env_steps: Tensor | None) -> Iterator[tuple[GroupKey, Events, Array]]:
+    """Yield the events that were fired in a rollout, and their rows, by group.
+
+    Args:
+        stored: The event in all rows and environments.
+        env_steps: [T, N] environment steps of each episode, the one in the row included; None if
+            the events belong to the first step of their episodes.
+    """
+    row, env = stored.fired.nonzero(as_tuple=True)
+    if not len(row):
+        return
+    declaration = stored.declaration
+    values = {name: values_of(value, (row, env)) for name, value in stored.attributes.items()}
+    event = ArrayEvent(declaration, env.cpu().numpy(), values)
+    rows = row.cpu().numpy()
+    step = np.zeros(len(rows), np.int64)
+    if env_steps is not None:
+        step += env_steps[row, env].cpu().numpy() - 1
+    for labels, chosen in groups_of(event):
+        inputs = {name: column_of(event, name, None) for name in inputs_of(declaration)}
+        events = Events(event.which, step, inputs)
+        key = (declaration.topic, declaration.name, labels)
+        if chosen is None:
+            yield key, events, rows
+        else:
+            yield key, events.chosen(chosen), rows[chosen]

@@ -106,19 +106,23 @@ def _summaries(
     entries: Sequence[Entry], values: Mapping[str, Sequence[Values]], question: Question
 ) -> list[EntrySummary]:
     """Return the means and interquartile means of all entries."""
+    tables = [(metric, place) for metric in values for place in range(len(entries))]
     estimates = []
-    for tables in values.values():
-        for table in tables:
-            estimates += [mean_effects(table), iqm_effects(table)]
-    found = iter(zip(estimates, question.intervals(estimates), strict=True))
+    for metric, place in tables:
+        results = values[metric][place]
+        estimates.append((mean_effects(results), iqm_effects(results)))
+    intervals = _intervals_of_pairs(estimates, question)
     metrics: list[dict[str, MetricSummary]] = [{} for _ in entries]
-    for metric in values:
-        for place in range(len(entries)):
-            mean, mean_interval = next(found)
-            iqm, iqm_interval = next(found)
-            metrics[place][metric] = MetricSummary(
-                mean.n_values, mean.estimate, mean_interval, iqm.estimate, iqm_interval
-            )
+    for number, (metric, place) in enumerate(tables):
+        mean, iqm = estimates[number]
+        mean_interval, iqm_interval = intervals[number]
+        metrics[place][metric] = MetricSummary(
+            n_values=mean.n_values,
+            mean=mean.estimate,
+            mean_interval=mean_interval,
+            iqm=iqm.estimate,
+            iqm_interval=iqm_interval,
+        )
     summaries = []
     for entry, summary in zip(entries, metrics, strict=True):
         summaries.append(EntrySummary(entry.name, entry.sources, len(entry.players), entry.is_baseline, summary))
@@ -129,37 +133,46 @@ def _differences(
     entries: Sequence[Entry], values: Mapping[str, Sequence[Values]], question: Question
 ) -> list[Difference]:
     """Return the comparisons of all entries with all baselines, by all metrics."""
-    pairs = _pairs(entries)
+    compared = [(metric, place, other) for metric in values for place, other in _pairs(entries)]
     estimates = []
-    for metric, tables in values.items():
+    for metric, place, other in compared:
         is_lower_better = question.lower_is_better and metric == question.metric
-        for place, other in pairs:
-            ours, theirs = tables[place], tables[other]
-            sign = -1.0 if is_lower_better else 1.0
-            estimates += [difference_effects(ours, theirs), improvement_effects(sign * ours, sign * theirs)]
-    found = iter(zip(estimates, question.intervals(estimates), strict=True))
+        sign = -1.0 if is_lower_better else 1.0
+        ours, theirs = values[metric][place], values[metric][other]
+        estimates.append((difference_effects(ours, theirs), improvement_effects(sign * ours, sign * theirs)))
+    intervals = _intervals_of_pairs(estimates, question)
     differences = []
-    for metric in values:
-        for place, other in pairs:
-            effects, interval = next(found)
-            improvement, its_interval = next(found)
-            holds_0 = interval is not None and interval[0] <= 0.0 <= interval[1]
-            needed = episodes_needed(effects) if holds_0 else None
-            differences.append(
-                Difference(
-                    entries[place].name,
-                    entries[other].name,
-                    metric,
-                    effects.estimate,
-                    interval,
-                    improvement.estimate,
-                    _within(its_interval, 0.0, 1.0),
-                    needed,
-                    holds_0 and needed is None and effects.estimate != 0.0,
-                    effects.n_values,
-                )
+    for number, (metric, place, other) in enumerate(compared):
+        difference, improvement = estimates[number]
+        interval, improvement_interval = intervals[number]
+        holds_0 = interval is not None and interval[0] <= 0.0 <= interval[1]
+        needed = episodes_needed(difference) if holds_0 else None
+        differences.append(
+            Difference(
+                entry=entries[place].name,
+                baseline=entries[other].name,
+                metric=metric,
+                difference=difference.estimate,
+                interval=interval,
+                probability_of_improvement=improvement.estimate,
+                probability_interval=_within(improvement_interval, 0.0, 1.0),
+                episodes_needed=needed,
+                needs_more_runs=holds_0 and needed is None and difference.estimate != 0.0,
+                n_shared=difference.n_values,
             )
+        )
     return differences
+
+
+def _intervals_of_pairs(
+    estimates: Sequence[tuple[Effects, Effects]], question: Question
+) -> list[tuple[Interval | None, Interval | None]]:
+    """Return the intervals of pairs of estimates, all from the same resamples."""
+    both: list[Effects] = []
+    for pair in estimates:
+        both += pair
+    intervals = question.intervals(both)
+    return list(zip(intervals[::2], intervals[1::2], strict=True))
 
 
 def _within(interval: Interval | None, low: float, high: float) -> Interval | None:

@@ -160,8 +160,9 @@ def _paired_effects(values: Values, size: float = 0.0) -> Effects:
         size: Size of the numbers that they come from, for rounding errors.
     """
     influence, mean = _influence_of_mean(values, size)
-    influences = [influence.mean(axis=1), influence.mean(axis=0)]
-    return _effects(mean, influences, [1.0, 0.0], values.reshape(-1, values.shape[-1]))
+    influences = [influence.mean(axis=1), influence.mean(axis=0)]  # [R, E] and [S, E]
+    weights = [1.0, 0.0]  # both have the same mean in an episode, which counts once
+    return _effects(mean, influences, weights, values.reshape(-1, values.shape[-1]))
 
 
 def _influence_of_mean(values: Values, size: float = 0.0) -> tuple[Values, float]:

@@ -55,7 +55,8 @@ class Entry:
         players: A player for each run; a single one for a policy.
         is_baseline: Whether other entries are compared with it.
         configuration: Configuration of its runs without seeds; None if others cannot join them.
-        seeds: Seeds of its runs.
+        seeds: For each run `seed_everything` and `data.seed`, or None for a checkpoint; empty for a
+            policy.
     """
 
     name: str
@@ -121,7 +122,7 @@ def _with_searches(entries: Sequence[Entry], searches: Sequence[str]) -> list[En
     Raises:
         ConfigurationError: A search is malformed or given twice.
     """
-    runs = [entry for entry in entries if entry.seeds]
+    runs = [entry for entry in entries if entry.seeds]  # the others are policies
     further: list[Entry] = []
     for search in searches:
         if searches.count(search) > 1:
@@ -142,31 +143,49 @@ def _key(source: Source) -> Any:
 
 def _add(entries: list[Entry], source: Source, checkpoint: str, trust: bool) -> Entry:
     """Add a source to the entry of the same configuration, or as a new entry; return the entry."""
-    if isinstance(source, Mapping) and len(source) == 1:
-        ((name, policy),) = source.items()
-        made = Entry(str(name), [Player(str(name), policy)])
-    elif not isinstance(source, str | Path):
-        made = Entry(_name_of(source), [Player(_name_of(source), source)])
-    elif Path(source, SEEDS_FILE).is_file():
-        folders = [path.parent for path in sorted(Path(source).glob(f"seed_*/{RUN_CONFIG}"))]
-        if not folders:
-            raise ConfigurationError(f"{source} should hold runs of several seeds, but there is none yet")
-        runs = [_of_run(folder, checkpoint, trust) for folder in folders]
-        made = Entry(str(source), [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs])
-    elif is_bundle(source):
-        made = Entry(str(source), [Player(str(source), BundlePolicy(source))])
-    elif Path(source).exists():
-        made = _of_run(Path(source), checkpoint, trust)
-        for entry in entries:
-            is_same = entry.configuration is not None and entry.configuration == made.configuration
-            if is_same and made.seeds[0] not in entry.seeds:
-                entry.players += made.players
-                entry.seeds += made.seeds
-                return entry
-    else:
-        made = Entry(str(source), [Player(str(source), _named_policy(str(source)))])
+    made = _entry_of(source, checkpoint, trust)
+    for entry in entries:
+        is_same = entry.configuration is not None and entry.configuration == made.configuration
+        if is_same and made.seeds[0] not in entry.seeds:
+            entry.players += made.players
+            entry.seeds += made.seeds
+            return entry
     entries.append(made)
     return made
+
+
+def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
+    """Return the entry of a single source."""
+    if isinstance(source, Mapping) and len(source) == 1:
+        ((name, policy),) = source.items()
+        return _of_policy(str(name), policy)
+    if not isinstance(source, str | Path):
+        return _of_policy(_name_of(source), source)
+    if Path(source, SEEDS_FILE).is_file():
+        return _of_seeds(Path(source), str(source), checkpoint, trust)
+    if is_bundle(source):
+        return _of_policy(str(source), BundlePolicy(source))
+    if Path(source).exists():
+        return _of_run(Path(source), checkpoint, trust)
+    return _of_policy(str(source), _named_policy(str(source)))
+
+
+def _of_policy(name: str, policy: Any) -> Entry:
+    """Return the entry of a policy."""
+    return Entry(name, [Player(name, policy)])
+
+
+def _of_seeds(folder: Path, name: str, checkpoint: str, trust: bool) -> Entry:
+    """Return the entry of a folder of several seeds; others cannot join its runs.
+
+    Raises:
+        ConfigurationError: It has no runs yet.
+    """
+    run_dirs = [path.parent for path in sorted(folder.glob(f"seed_*/{RUN_CONFIG}"))]
+    if not run_dirs:
+        raise ConfigurationError(f"{name} should hold runs of several seeds, but there is none yet")
+    runs = [_of_run(run_dir, checkpoint, trust) for run_dir in run_dirs]
+    return Entry(name, [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs])
 
 
 def _name_of(policy: Any) -> str:
@@ -200,7 +219,10 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
 
 
 def _common_configuration(path: Path) -> tuple[Any, Any]:
-    """Return the configuration of a run without options that differ between seeds, and its seed."""
+    """Return the configuration of a run without options that differ between seeds, and these seeds.
+
+    Both are None for a checkpoint.
+    """
     if not path.is_dir():
         return None, None
     content = dict(read(path / RUN_CONFIG))

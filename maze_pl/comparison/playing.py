@@ -51,6 +51,9 @@ class Acting:
             engine: Plays them; None means in this process.
             options: Further arguments of `rollout`.
 
+        Returns:
+            The trajectories, as of `rollout`.
+
         Raises:
             ConfigurationError: The policy does not fit the environment.
         """
@@ -126,8 +129,11 @@ class Tournament:
     @property
     def metrics(self) -> list[str]:
         """The return and all KPIs that occurred."""
-        episodes = [kpis for runs in self.episodes for results in runs for kpis in results.kpis]
-        return [RETURN, *(f"{KPI}{name}" for name in merged_names(episodes))]
+        kpis_of_episodes: list[dict[str, float]] = []
+        for runs in self.episodes:
+            for results in runs:
+                kpis_of_episodes += results.kpis
+        return [RETURN, *(f"{KPI}{name}" for name in merged_names(kpis_of_episodes))]
 
     def values(self, metric: str) -> list[Values]:
         """Return [R, E] values of a metric for each entry."""

@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from maze_pl.comparison.effects import Values
+from maze_pl.comparison.entries import Entry
 from maze_pl.comparison.page import Link
 from maze_pl.comparison.playing import Tournament
 from maze_pl.comparison.results import Comparison
@@ -53,11 +54,12 @@ def extreme_episodes(values: Values, lower_is_better: bool) -> dict[str, tuple[i
     order = np.argsort(values.ravel() if lower_is_better else -values.ravel(), kind="stable")
     n = int((~np.isnan(values)).sum())  # NaN is sorted to the end
     found: dict[str, tuple[int, int]] = {}
+    if n == 0:
+        return found
     for name, position in (("best", 0), ("median", n // 2), ("worst", n - 1)):
-        if n:
-            run, episode = divmod(int(order[position]), values.shape[1])
-            if (run, episode) not in found.values():
-                found[name] = (run, episode)
+        run, episode = divmod(int(order[position]), values.shape[1])
+        if (run, episode) not in found.values():
+            found[name] = (run, episode)
     return found
 
 
@@ -90,48 +92,45 @@ def write_views(folder: Path, comparison: Comparison, played: Tournament) -> lis
         A link to each page.
     """
     values = played.values(comparison.metric)
-    recorder = _Recorder(played, comparison.metric, values)
-    progress = played.progress
+    pages = _Pages(folder, _Recorder(played, comparison.metric, values), played.progress)
     links: list[Link] = []
     for number, entry in enumerate(played.entries):
         chosen = extreme_episodes(values[number], comparison.lower_is_better)
-        episodes = [recorder.episode(Place(number, *place), kind) for kind, place in chosen.items()]
-        if episodes:
+        if chosen:
             title = f"{entry.name}: {', '.join(chosen)} by {comparison.metric}"
-            file = _write(folder, len(links), title, episodes, progress)
-            results = values[number]
-            names = [f"{kind} ({number_text(float(results[place]))})" for kind, place in chosen.items()]
+            places = [Place(number, run, episode) for run, episode in chosen.values()]
+            file = pages.write(title, places, list(chosen))
+            results = [_result_text(values, place) for place in places]
+            names = [f"{kind} ({result})" for kind, result in zip(chosen, results, strict=True)]
             links.append(Link(entry.name, file, tuple(names)))
-    for number, entry in enumerate(played.entries):
-        for other, baseline in enumerate(played.entries):
-            if not baseline.is_baseline or other == number or (entry.is_baseline and other < number):
-                continue
-            place = most_different(values[number], values[other])
-            if place is not None:
-                run, other_run, episode = place
-                both = [Place(number, run, episode), Place(other, other_run, episode)]
-                both_results = [number_text(float(values[one.entry][one.run, one.episode])) for one in both]
-                title = f"{entry.name} and {baseline.name}: episode {episode}, in which they differ most"
-                episodes = [recorder.episode(one, played.entries[one.entry].name) for one in both]
-                file = _write(folder, len(links), title, episodes, progress, is_pair=True)
-                links.append(Link(f"{title} ({' and '.join(both_results)})", file))
+    for number, other in _compared(played.entries):
+        found = most_different(values[number], values[other])
+        if found is None:
+            continue
+        run, other_run, episode = found
+        both = [Place(number, run, episode), Place(other, other_run, episode)]
+        both_names = [played.entries[place.entry].name for place in both]
+        title = f"{' and '.join(both_names)}: episode {episode}, in which they differ most"
+        file = pages.write(title, both, both_names, is_pair=True)
+        both_results = " and ".join(_result_text(values, place) for place in both)
+        links.append(Link(f"{title} ({both_results})", file))
     return links
 
 
-def _write(
-    folder: Path,
-    number: int,
-    title: str,
-    episodes: Sequence[Episode],
-    progress: bool,
-    *,
-    is_pair: bool = False,
-) -> str:
-    """Write the page of some episodes, and return its path in the folder."""
-    file = f"{FOLDER}/{number + 1:02d}.html"
-    document = episode_document(episodes, [(0, 1)] if is_pair else (), title, progress)
-    write_file(folder / file, html_page(document).encode())
-    return file
+def _compared(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Return the numbers of each entry and each baseline; of two baselines in one order only."""
+    pairs = []
+    for number, entry in enumerate(entries):
+        for other, baseline in enumerate(entries):
+            is_repeated = entry.is_baseline and other < number
+            if baseline.is_baseline and other != number and not is_repeated:
+                pairs.append((number, other))
+    return pairs
+
+
+def _result_text(values: Sequence[Values], place: Place) -> str:
+    """Format the result of an episode, of the [R, E] results for each entry."""
+    return number_text(float(values[place.entry][place.run, place.episode]))
 
 
 class _Recorder:
@@ -161,8 +160,7 @@ class _Recorder:
         parts = self._parts_of(place)
         group = next(group for group in self._played.groups if place.episode in group)
         trajectory = self._trajectory(place, group)
-        result = number_text(float(self._values[place.entry][place.run, place.episode]))
-        title = f"{name}: {self._metric} {result}, episode {place.episode}"
+        title = f"{name}: {self._metric} {_result_text(self._values, place)}, episode {place.episode}"
         before = self._played.episodes[place.entry][place.run].returns[place.episode]
         if abs(trajectory.summary.reward - before) > _TOLERANCE * max(1.0, abs(before)):
             title += f", played again with return {number_text(trajectory.summary.reward)}"
@@ -206,3 +204,37 @@ class _Recorder:
             if has_frames:
                 self._records[key].append("frames")
         return self._parts[key]
+
+
+class _Pages:
+    """Writes the pages of episodes, numbered in the order in which they are written.
+
+    Args:
+        folder: Folder of the comparison.
+        recorder: Plays the episodes.
+        progress: Whether to show the progress of drawing.
+    """
+
+    def __init__(self, folder: Path, recorder: _Recorder, progress: bool) -> None:
+        self._folder = folder
+        self._recorder = recorder
+        self._progress = progress
+        self._n_written = 0
+
+    def write(self, title: str, places: Sequence[Place], names: Sequence[str], *, is_pair: bool = False) -> str:
+        """Write a page, and return its path in the folder.
+
+        Args:
+            title: Its title.
+            places: The episodes.
+            names: Beginnings of their names.
+            is_pair: Whether they are two episodes that are shown side by side.
+        """
+        episodes = []
+        for place, name in zip(places, names, strict=True):
+            episodes.append(self._recorder.episode(place, name))
+        self._n_written += 1
+        file = f"{FOLDER}/{self._n_written:02d}.html"
+        document = episode_document(episodes, [(0, 1)] if is_pair else (), title, self._progress)
+        write_file(self._folder / file, html_page(document).encode())
+        return file

@@ -262,15 +262,28 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
     runs = [value for option, value in options if option in sources and value]
     if not runs:
         return None, options
-    if Path(runs[-1], SEEDS_FILE).is_file():
-        known = ", ".join(str(path) for path in sorted(Path(runs[-1]).glob("seed_*[0-9]"))) or "there is none yet"
-        raise ConfigurationError(f"{runs[-1]} holds the runs of several seeds: name one of them ({known})")
-    if Path(runs[-1], SWEEP_FILE).is_file():
-        remedy = f"name one of them, such as {Path(runs[-1], 'trial_0000')}; `maze-pl sweep --show` lists them"
-        raise ConfigurationError(f"{runs[-1]} holds the trials of a sweep: {remedy}")
-    if not Path(runs[-1], RUN_CONFIG).is_file():
-        raise ConfigurationError(f"{runs[-1]} is not a run directory: it has no {RUN_CONFIG}")
-    return Path(runs[-1]), options
+    run_dir = runs[-1]
+    require_single_run(run_dir)
+    if not Path(run_dir, RUN_CONFIG).is_file():
+        raise ConfigurationError(f"{run_dir} is not a run directory: it has no {RUN_CONFIG}")
+    return Path(run_dir), options
+
+
+def require_single_run(folder: str | Path) -> None:
+    """Refuse a folder of several runs, where one is needed.
+
+    Args:
+        folder: The folder, as it is named in the message.
+
+    Raises:
+        ConfigurationError: It holds the runs of several seeds, or the trials of a sweep.
+    """
+    if Path(folder, SEEDS_FILE).is_file():
+        known = ", ".join(str(run) for run in sorted(Path(folder).glob("seed_*[0-9]"))) or "there is none yet"
+        raise ConfigurationError(f"{folder} holds the runs of several seeds: name one of them ({known})")
+    if Path(folder, SWEEP_FILE).is_file():
+        remedy = f"name one of them, such as {Path(folder, 'trial_0000')}; `maze-pl sweep --show` lists them"
+        raise ConfigurationError(f"{folder} holds the trials of a sweep: {remedy}")
 
 
 def _underscored(option: str | None) -> str | None:

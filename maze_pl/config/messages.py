@@ -193,6 +193,7 @@ _REPLACED: Final = (
         re.compile(r"(a function that returns )Union\[Env\[Any, Any\], ArrayEnv\]\.*"),
         r"\1an environment, and whose annotation says so, such as -> MazeEnv.",
     ),
+    (re.compile(r"(to be a subclass of )Union\[Env\[Any, Any\], ArrayEnv\]"), r"\1Env or ArrayEnv"),
     (re.compile(r"Expected a <class '(?:\w+\.)*(\w+)'>"), r"expected \1"),
     (re.compile(r"Expected a typing\.Literal\[([^]]*)\]"), r"expected one of \1"),
 )

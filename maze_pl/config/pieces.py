@@ -45,6 +45,20 @@ class Piece:
         is_config = self.option in CONFIG_OPTIONS
         return is_config and self.path is not None and self.path.name != RUN_CONFIG
 
+    @property
+    def keys(self) -> list[str]:
+        """Keys that lead to the value: those of `--data.n_envs` are `data` and `n_envs`."""
+        return (self.option or "").lstrip("-").split(".")
+
+    @property
+    def as_in_file(self) -> Any:
+        """The value below its keys, as in a file; for a configuration file, its content."""
+        content = self.content
+        if self.option not in CONFIG_OPTIONS:
+            for key in reversed(self.keys):
+                content = {key: content}
+        return content
+
     def put(self, content: Any) -> None:
         """Replace the value."""
         if content != self.content:

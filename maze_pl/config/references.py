@@ -25,16 +25,14 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
     whole: dict[str, Any] = {}
     kept = []
     for piece in pieces:
-        keys = (piece.option or "").lstrip("-").split(".")
-        content = piece.content
-        if piece.option not in CONFIG_OPTIONS:
-            if keys[0] == _VARIABLES:
-                _look_up(keys, whole, f"the option {piece.option}")
-            for key in reversed(keys):
-                content = {key: content}
-        if isinstance(content, dict) and piece.text is not None and not keys[-1].endswith("+"):
+        is_variable = piece.keys[0] == _VARIABLES
+        if is_variable:
+            _look_up(piece.keys, whole, f"the option {piece.option}")
+        content = piece.as_in_file
+        is_appended = piece.keys[-1].endswith("+")
+        if isinstance(content, dict) and piece.text is not None and not is_appended:
             merge(whole, content)
-        if keys[0] != _VARIABLES:
+        if not is_variable:
             kept.append(piece)
     for piece in kept:
         content = piece.content

@@ -166,7 +166,8 @@ def _size_with_aliases(node: yaml.Node, known: dict[int, int]) -> int:
     """
     if id(node) in known:
         return known[id(node)]
-    known[id(node)] = size = 1
+    size = 1
+    known[id(node)] = size  # while its parts are counted, which may contain it
     if isinstance(node, yaml.SequenceNode):
         size += sum(_size_with_aliases(child, known) for child in node.value)
     elif isinstance(node, yaml.MappingNode):

@@ -77,13 +77,9 @@ def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
     """Merge the content of all pieces; later ones win."""
     whole: dict[str, Any] = {}
     for piece in pieces:
-        keys = (piece.option or "").lstrip("-").split(".")
-        if piece.text is None or keys[0] in _NOT_SHOWN:
+        if piece.text is None or piece.keys[0] in _NOT_SHOWN:
             continue
-        content = piece.content
-        if piece.option not in CONFIG_OPTIONS:
-            for key in reversed(keys):
-                content = {key: content}
+        content = piece.as_in_file
         if isinstance(content, dict):
             merge(whole, content)
     return whole

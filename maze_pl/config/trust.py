@@ -251,7 +251,7 @@ def _is_known_object(path: str) -> bool:
     return (
         inspect.isfunction(found)
         and isinstance(made, type)
-        and _is_of_libraries(f"{home}")
+        and _is_of_libraries(home)
         and _is_of_libraries(made.__module__)
     )
 

@@ -15,7 +15,7 @@ def learned_type(algorithm: type[pl.LightningModule]) -> type:
     """Return the class of batches that an algorithm learns from; `object` if it does not say.
 
     It is `batch_type` where that is declared, otherwise the annotation of the batch in
-    `training_step` if that is a class of `maze_pl.core.batches`.
+    `training_step` if that is a subclass of `Batch`.
     """
     if isinstance(algorithm, DeclaresBatches) and algorithm.batch_type is not object:
         return algorithm.batch_type
@@ -24,8 +24,11 @@ def learned_type(algorithm: type[pl.LightningModule]) -> type:
         hints = typing.get_type_hints(step)
     except (NameError, TypeError):  # annotations that exist for type checkers only
         return object
-    annotated = [hints.get(name) for name in inspect.signature(step).parameters][1:2]
-    return next((hint for hint in annotated if isinstance(hint, type) and issubclass(hint, Batch)), object)
+    parameters = list(inspect.signature(step).parameters)
+    annotation = hints.get(parameters[1]) if len(parameters) > 1 else None  # after `self`
+    if isinstance(annotation, type) and issubclass(annotation, Batch):
+        return annotation
+    return object
 
 
 def require_fitting_module(module: pl.LightningModule, data: object) -> None:

@@ -184,8 +184,8 @@ class Outcome(NamedTuple):
 
     Attributes:
         next_observation: Name -> [n, ...].
-        reward: [n] float64.
-        discount: [n] float64.
+        reward: [n].
+        discount: [n].
     """
 
     next_observation: Tree
@@ -204,8 +204,10 @@ class TransitionBatch:
         next_observation: Name -> [n, ...], observation of the same actor at its next act, or its
             final observation if the episode was cut off. This and the following fields are None if
             not requested.
-        reward: [n] float64, discounted sum of rewards until the next act.
-        discount: [n] float64, factor of the value of the next observation; 0 where terminated.
+        reward: [n] discounted sum of rewards until the next act; float64 from recorded episodes,
+            float32 from replay.
+        discount: [n] factor of the value of the next observation, of the same type; 0 where
+            terminated.
         terminated: [n] bool, whether the episode ended for the actor before it acted again; there
             is no next observation then, and the act's observation takes its place.
         truncated: [n] bool, whether the episode was cut off before the actor acted again.

@@ -25,11 +25,12 @@ class ObservationSample:
 
     For each observation of each sub-step, two samples are kept: 4,096 values from the whole training,
     each equally likely (Vitter 1985, algorithm R), and the last 1,024 values, which reflect the final
-    policy. 64 acts of each batch are considered; of batches that are drawn from a buffer or a data
-    set, only every 16th batch. Observations of more than 64 numbers are reduced to 64 evenly spaced
-    ones.
+    policy. 64 acts of each sub-step in a batch are considered; of batches that are drawn from a
+    buffer or a data set, only every 16th batch. Observations of more than 64 numbers are reduced to
+    64 evenly spaced ones.
 
-    Random choices depend only on the number of batches, so a resumed run continues the sample.
+    Random choices depend only on how often observations were added, so a resumed run continues the
+    sample.
 
     Attributes:
         overall: (Step key, observation) -> [n, elements] float32 of the whole training.
@@ -42,8 +43,8 @@ class ObservationSample:
         self.recent: dict[tuple[StepKey, str], Array] = {}
         self.places: dict[tuple[StepKey, str], Array] = {}
         self._n_offered: dict[tuple[StepKey, str], int] = {}
-        self._n_batches = 0  # that were added
-        self._n_drawn = 0  # batches of acts that were drawn from others
+        self._n_batches = 0  # calls of `add`, one for each sub-step of a batch; seeds the choices
+        self._n_drawn = 0  # batches of acts that were drawn from a buffer or a data set
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> ObservationSample:

@@ -13,6 +13,10 @@ def packed(values: list[Any] | deque[Any]) -> tuple[Any, ...] | None:
     """Compress many numbers or arrays of one kind; None for other values.
 
     Integers are stored as differences, which take few distinct values in counts and times.
+
+    Returns:
+        Arguments of `unpacked`: whether the values are arrays, their type, the shape of the array of
+        all values, and its compressed bytes [n] uint8.
     """
     kinds = set(map(type, values))
     if len(values) < _MANY or len(kinds) != 1:

@@ -127,9 +127,13 @@ class Spec:
         """
         steps: dict[StepKey, StepSpec] = {}
         for step in description["steps"]:
-            names = "observation_space", "action_space"
-            sees, acts = (dict_space(space_from_dict(step[name]), name.replace("_", " ")) for name in names)
-            described = StepSpec(sees, acts, step["n_agents"], step["n_slots"], dict(step["masks"]))
+            described = StepSpec(
+                observation_space=dict_space(space_from_dict(step["observation_space"]), "observation space"),
+                action_space=dict_space(space_from_dict(step["action_space"]), "action space"),
+                n_agents=step["n_agents"],
+                n_slots=step["n_slots"],
+                masks=dict(step["masks"]),
+            )
             steps[step["key"]] = _checked(step["key"], described)
         return cls(steps)
 
@@ -160,15 +164,17 @@ def _fitting(observation_space: spaces.Dict, action_space: spaces.Dict, masks: M
 
 def _checked(key: StepKey, step: StepSpec) -> StepSpec:
     """Return a sub-step if its masks are valid."""
-    heads, seen = step.action_space.spaces, step.observation_space.spaces
+    heads = step.action_space.spaces
+    observations = step.observation_space.spaces
     for head, name in step.masks.items():
         if head not in heads:
             raise ValueError(f"mask for unknown action head {head!r} of sub-step {key!r}; heads: {list(heads)}")
-        if name not in seen:
-            raise ValueError(f"mask {name!r} of sub-step {key!r} is not among its observations {list(seen)}")
+        if name not in observations:
+            raise ValueError(f"mask {name!r} of sub-step {key!r} is not among its observations {list(observations)}")
         if isinstance(heads[head], spaces.Box):
             raise TypeError(f"the action head {head!r} is a Box, which cannot be masked")
-        shape, expected = seen[name].shape, (spaces.flatdim(heads[head]),)
+        shape = observations[name].shape
+        expected = (spaces.flatdim(heads[head]),)
         if shape != expected:
             raise ValueError(f"mask {name!r} for head {head!r} has shape {shape}, expected {expected}")
     return step

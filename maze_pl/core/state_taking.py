@@ -1,4 +1,25 @@
-"""Capturing the state of an object, and of everything it refers to."""
+"""Capturing the state of an object, and of everything it refers to.
+
+The state of a plain value of Python (`PLAIN`) is the value itself. That of any other object is a list
+of its kind and what the kind needs:
+
+| kind | rest of the list |
+|---|---|
+| `stateless` | name of an object without state, such as a class |
+| `seen` | number of an object that was captured before; the first one has the number 0 |
+| `array`, `scalar` | dtype, shape, bytes |
+| `bytes` | bytes |
+| `generator` | name of the bit generator, items of its state |
+| `random state`, `random` | state of a generator of NumPy's earlier kind, or of Python |
+| `own` | what `episode_state` returned |
+| `numbers` | class, result of `packed` |
+| `sequence`, `set` | class, states of the parts |
+| `dict` | class, pairs of states |
+| `method` | name, state of the object that it belongs to |
+| `closure` | path of the function, states of the enclosed values |
+| `partial` | state of a list of the function, the arguments and the keywords |
+| `object` | class, pairs of the name and the state of an attribute |
+"""
 
 import copyreg
 import random
@@ -22,6 +43,9 @@ _POINTER: Final = 8
 class StateTaker:
     """Captures the state of an object and of everything it refers to.
 
+    Args:
+        rules: Rules for certain classes.
+
     Attributes:
         classes: Classes of all objects found, by name.
         anywhere: Stateless objects found that may occur anywhere, by name: objects that are not
@@ -29,8 +53,9 @@ class StateTaker:
     """
 
     def __init__(self, rules: Rules) -> None:
-        self._rules, self._in_key = rules, False
-        self._numbers: dict[int, int] = {}
+        self._rules = rules
+        self._in_key = False  # True within the key of a dict
+        self._numbers: dict[int, int] = {}  # id of an object -> its number
         self._alive: list[Any] = []  # so that no id is reused
         self.classes: dict[str, Any] = {
             path_of(kind): kind for kind in (*rules.classes, tuple, list, dict, set, frozenset)

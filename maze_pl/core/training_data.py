@@ -48,10 +48,11 @@ class DeclaresDiscount(Protocol):
 
 @runtime_checkable
 class DeclaresBatches(Protocol):
-    """A data module that declares its training batches.
+    """An algorithm or a data module that declares its training batches.
 
     Attributes:
-        batch_type: Class of the training batches; `object` stands for any class.
+        batch_type: Class of the batches that it learns from, or delivers; `object` stands for any
+            class.
     """
 
     batch_type: type

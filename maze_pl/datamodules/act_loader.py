@@ -39,8 +39,8 @@ class ActLoader:
         self._order_seed = order_seed
         self._rank = rank
         self._n_ranks = n_ranks
-        self._at = {"order": 0, "batch": 0}
-        self._resumed = self._at
+        self._position = {"order": 0, "batch": 0}  # seed of the epoch's order, and batches served
+        self._resume_at = self._position  # where the first epoch begins
 
     def __len__(self) -> int:
         return -(-len(self._acts) // self._joint_size)
@@ -48,19 +48,19 @@ class ActLoader:
     def __iter__(self) -> Iterator[TrajectoryBatch]:
         order = 0
         acts = self._acts
-        resumed = self._resumed
         if self._order_seed is not None:
             order = self._order_seed()
             acts = acts[torch.randperm(len(acts), generator=torch.Generator().manual_seed(order))]
-        for batch in range(resumed["batch"] if resumed["order"] == order else 0, len(self)):
-            self._at = {"order": order, "batch": batch + 1}
+        first = self._resume_at["batch"] if self._resume_at["order"] == order else 0
+        for batch in range(first, len(self)):
+            self._position = {"order": order, "batch": batch + 1}
             joint = acts[batch * self._joint_size : (batch + 1) * self._joint_size]
             yield self._dataset.batch(joint[self._rank :: self._n_ranks])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch's order and the number of batches that were served."""
-        return self._at
+        return self._position
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Skip the batches of this epoch that were served before."""
-        self._at = self._resumed = state_dict
+        self._position = self._resume_at = state_dict

@@ -59,7 +59,8 @@ class ActorDataModule(RolloutDataModule):
             to the masks that the environment declares itself.
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
-        engine: Steps the environments and runs the policy; None means in this process. Results do not depend on it.
+        engine: Steps the environments and runs the policy; None means in this process, where nothing
+            is collected ahead of time.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
 
@@ -141,19 +142,21 @@ class ActorDataModule(RolloutDataModule):
 
     def _collect(self, policy: Any = None) -> Rollout:
         """Return a batch of rollouts; workers collect more in the meantime."""
-        began, is_here = time.perf_counter(), isinstance(self.engine, InProcessEngine)
+        began = time.perf_counter()
         if not self._has_begun and self._restored is None:
             self._next_actor = 0
         wrapper_statistics, given = self._prepared()
-        while not is_here and self._receive(timeout=0.0):  # what is finished
-            pass
-        # Actors that wait hold finished rollouts beyond the queue.
-        n_asked = self.queue_size + self.num_actors
+        if policy is not None:
+            given = policy
+        n_asked = self.actors_batch_size
+        if not isinstance(self.engine, InProcessEngine):
+            self._receive_finished()
+            # Actors that wait hold finished rollouts beyond the queue.
+            n_asked = self.queue_size + self.num_actors
         fill = min(1.0, self._n_waiting / self.queue_size)
-        while len(self._asked) < (self.actors_batch_size if is_here else n_asked):
-            self.engine.submit(
-                self._next_actor, "collect", wrapper_statistics, given if policy is None else policy, True
-            )
+        while len(self._asked) < n_asked:
+            arguments = wrapper_statistics, given, True  # with log-probabilities
+            self.engine.submit(self._next_actor, "collect", *arguments)
             self._asked.append(self._next_actor)
             self._next_actor = (self._next_actor + 1) % self.num_actors
         actors = [self._asked.popleft() for _ in range(self.actors_batch_size)]
@@ -188,6 +191,12 @@ class ActorDataModule(RolloutDataModule):
         while not self._waiting[actor]:
             self._receive()
         return self._waiting[actor].popleft()
+
+    def _receive_finished(self) -> None:
+        """Receive the rollouts that are finished, without waiting for others."""
+        is_received = True
+        while is_received:
+            is_received = self._receive(timeout=0.0)
 
     def _receive(self, timeout: float | None = None) -> bool:
         """Wait for a rollout of any actor; False if none is finished within a number of seconds."""

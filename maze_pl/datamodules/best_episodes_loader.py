@@ -30,8 +30,8 @@ class BestEpisodesLoader:
         self._data = data
         self._rank = rank
         self._n_ranks = n_ranks
-        self._at = {"epoch": -1, "batch": 0}
-        self._resumed = self._at
+        self._position = {"epoch": -1, "batch": 0}  # the epoch, and batches served
+        self._resume_at = self._position  # where the first epoch begins
 
     def __len__(self) -> int:
         return self._data.epoch_length
@@ -40,17 +40,18 @@ class BestEpisodesLoader:
         data = self._data
         trainer = data.trainer
         epoch = 0 if trainer is None else trainer.current_epoch
-        first = self._resumed["batch"] if self._resumed["epoch"] == epoch else 0
+        first = self._resume_at["batch"] if self._resume_at["epoch"] == epoch else 0
         episodes = data.episodes if data.episodes.epoch == epoch else data.play(epoch)
-        encoded = map(bytearray, episodes.records)
-        records = [SpacesTrajectoryRecord.from_bytes(record) for record in encoded]
+        records = []
+        for encoded in episodes.records:
+            records.append(SpacesTrajectoryRecord.from_bytes(bytearray(encoded)))
         dataset = InMemoryDataset(records).load(spec=data.spec)
         generator = torch.Generator().manual_seed(derive_seed(data.seed, "acts", epoch))
         size = data.batch_size * self._n_ranks
         n_passes = -(-size * len(self) // len(dataset))
         order = torch.cat([torch.randperm(len(dataset), generator=generator) for _ in range(n_passes)])
         for number in range(first, len(self)):
-            self._at = {"epoch": epoch, "batch": number + 1}
+            self._position = {"epoch": epoch, "batch": number + 1}
             joint = order[number * size : (number + 1) * size]
             acts = dataset.batch(joint[self._rank :: self._n_ranks]).acts
             batch = BestEpisodesBatch(acts)
@@ -64,8 +65,8 @@ class BestEpisodesLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch and the number of batches that were served."""
-        return self._at
+        return self._position
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Skip the batches of this epoch that were served before."""
-        self._at = self._resumed = state_dict
+        self._position = self._resume_at = state_dict

@@ -25,7 +25,7 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, requirements_of
-from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
+from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.array_forms import make_wrapped_arrays
@@ -100,18 +100,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
             came = f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment"
             raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
-        for name, evaluator in (evaluators or {}).items():
-            if not isinstance(name, str):
-                raise TypeError(f"evaluators are named by text, not by {name!r}; write {str(name)!r} in quotes")
-            if not isinstance(evaluator, RolloutEvaluator):
-                raise TypeError(f"evaluators[{name!r}]={evaluator!r} must be a RolloutEvaluator")
-        if env is None and evaluators:
-            remedy = "give one as env, or evaluators=null"
-            raise ValueError(f"evaluators={list(evaluators)} need an environment, but there is none: {remedy}")
-        default = {} if env is None else {"eval": RolloutEvaluator()}
-        self.evaluators = default if evaluators is None else dict(evaluators)
-        if "train" in self.evaluators:
-            raise ValueError("no evaluator can be named 'train', the name of the statistics of training")
+        self.evaluators = checked_evaluators(evaluators, has_env=env is not None)
         self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
         self.n_normalization_samples = n_normalization_samples
         self.engine = engine or InProcessEngine()
@@ -124,8 +113,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
         self._acting: Any = None  # policy with which the engine was started
         self._has_begun = False  # True once collecting started, so that players have a state to save
-        self._published, self._version = dict[str, Tensor](), 0
-        self._wrapper_statistics: dict[str, Any] | None = None  # wrapper statistics
+        self._published: dict[str, Tensor] = {}  # weights that the players on workers have
+        self._version = 0  # of these weights
+        self._wrapper_statistics: dict[str, Any] | None = None  # None until estimated or taken over
         self._is_complete = False  # True once `_wrapper_statistics` covers all wrappers
         self._may_differ = False  # True if wrappers may differ from those of the earlier run
         self._has_loaded = False
@@ -192,8 +182,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
             require_fitting_module(self.trainer.lightning_module, self)
         self._close()
         self._has_loaded = False
-        for name in [name for name, evaluator in self.evaluators.items() if evaluator.render]:
-            self._factory_of(name)().close()  # fails now, not after an epoch, if rendering is impossible
+        for name, evaluator in self.evaluators.items():
+            if evaluator.render:
+                self._factory_of(name)().close()  # fails now, not after an epoch, if rendering is impossible
 
     def val_dataloader(self) -> list[Any]:
         """One dataloader for each evaluator, with its episodes."""
@@ -286,12 +277,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
             self._acting, self._published = policy, {}
         if isinstance(self.engine, InProcessEngine) or policy is not self._acting or not isinstance(policy, nn.Module):
             return policy
-        state, before = policy.state_dict().items(), self._published
-        weights = {k: v.detach().to("cpu", copy=True) if isinstance(v, Tensor) else v for k, v in state}
+        published = self._published
+        weights = {}
+        for name, value in policy.state_dict().items():
+            weights[name] = value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
         # Extra state besides tensors may have changed in place, so it is always published.
-        same = (isinstance(value, Tensor) and value.equal(before[name]) for name, value in weights.items())
-        if weights.keys() != before.keys() or not all(same):
-            self._version, self._published = self._version + 1, weights
+        is_same = (isinstance(value, Tensor) and value.equal(published[name]) for name, value in weights.items())
+        if weights.keys() != published.keys() or not all(is_same):
+            self._version += 1
+            self._published = weights
             self.engine.publish(weights, self._version)
         return None
 
@@ -316,9 +310,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """
         wrapper_statistics = self.wrapper_statistics() if wrapper_statistics is None else wrapper_statistics
         given = self._engage(self._policy() if policy is None else policy)
-        own = enumerate(self.evaluators[name].groups[self._rank :: self._world_size])
+        groups = self.evaluators[name].groups[self._rank :: self._world_size]
         jobs = []
-        for place, group in own:
+        for place, group in enumerate(groups):
             jobs.append((place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)))
         return Evaluation(name, joined_summaries(self._ask(jobs)))
 
@@ -331,14 +325,18 @@ class EnvironmentDataModule(pl.LightningDataModule):
             ValueError: A checkpoint holds statistics of other wrappers.
         """
         if self._wrapper_statistics is None or not self._is_complete:
-            is_first, given = self._rank == 0 and self._factory is not None, self._wrapper_statistics
-            completed = gather_objects(self._completed() if is_first else CompletedStatistics({}))[0]
+            is_taken_over = self._wrapper_statistics is not None
+            completed = CompletedStatistics({})
+            if self._rank == 0 and self._factory is not None:
+                completed = self._completed()
+            completed = gather_objects(completed)[0]
             if completed.refusal:
                 raise ValueError(completed.refusal)
             if completed.message:
                 rank_zero_info(completed.message)
-            self._wrapper_statistics, self._is_complete = completed.states, True
-            if completed.states and given is None:
+            self._wrapper_statistics = completed.states
+            self._is_complete = True
+            if completed.states and not is_taken_over:
                 self._refuse_foreign_checkpoint()
         return cast(dict[str, Any], self._wrapper_statistics)
 

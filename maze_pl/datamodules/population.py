@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -33,6 +33,40 @@ from maze_pl.system.ranks import gather_objects
 from maze_pl.system.signals import abandoned_after_signal
 
 _PAIRS_AHEAD = 16  # that play together at least, where the number of pairs is not known in advance
+
+
+class _Update(NamedTuple):
+    """Everything that an episode of an update depends on besides its number.
+
+    The fields are in the order of the arguments of `PopulationWorker.play_perturbed`.
+
+    Attributes:
+        number: Number of the update.
+        noise_stddev: Factor of the noise.
+        wrapper_statistics: Wrapper statistics before the update.
+        policy: The policy without noise; None if the players have it already.
+        flags: For each parameter of the policy, whether it is perturbed.
+    """
+
+    number: int
+    noise_stddev: float
+    wrapper_statistics: dict[str, Any]
+    policy: Any
+    flags: tuple[bool, ...]
+
+
+class _Episodes(NamedTuple):
+    """Episodes that an update uses, in the order of their numbers.
+
+    Attributes:
+        own: Those that this rank has played.
+        summaries: Statistics of these.
+        used: The episodes of all ranks, without statistics.
+    """
+
+    own: list[Played]
+    summaries: Sequence[EpisodeSummary]
+    used: list[Played]
 
 
 def _numbers(pairs: Iterable[int]) -> Iterator[int]:
@@ -207,41 +241,25 @@ class PopulationDataModule(EnvironmentDataModule):
         policy = self._policy()
         trainer = cast(Any, self.trainer)
         self._refuse_foreign_checkpoint()
-        noise_stddev = self._requirements().noise_stddev
-        if noise_stddev is None:
-            remedy = "return DataRequirements(noise_stddev=...) from its data_requirements()"
-            raise ValueError(
-                f"{self._algorithm_name()} states no noise_stddev, by which policies are perturbed: {remedy}"
-            )
+        noise_stddev = self._noise_stddev()
         flags = trainable_flags(policy)
         length = sum(parameter.numel() for parameter in perturbed_parameters(policy, flags))
         self._noise.offset(length)  # fails now if it is too small
         wrapper_statistics = self.wrapper_statistics()
-        if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
-            self._close()  # players started for an earlier evaluation only know their rank's table
-            if self._rank == 0:
-                self._noise.piece(0, 0)
-            tables = gather_objects(self._noise)
-            self._noise, self._has_begun = tables[0] if self._rank else self._noise, True
-            self._decide(policy, wrapper_statistics, flags)
-        elif flags != self._flags:  # a callback has frozen parameters, or trains them again
-            before = self._plays_together
-            self._decide(policy, wrapper_statistics, flags)
-            if self._plays_together != before:  # players get other environments
-                self._close()
-                self._has_begun = True
-        update = trainer.fit_loop.total_batch_idx + 1
-        task = update, noise_stddev, wrapper_statistics, self._engage(policy), flags
-        (own, summaries, used), kinds = self._play(task), self._wrappers
+        self._prepare_players(policy, wrapper_statistics, flags)
+        number = trainer.fit_loop.total_batch_idx + 1
+        given = self._engage(policy)
+        episodes = self._play(_Update(number, noise_stddev, wrapper_statistics, given, flags))
+        used = episodes.used
         self._wrapper_statistics = {}
         for name in wrapper_statistics:
             statistics = [episode.wrapper_statistics[name] for episode in used]
-            self._wrapper_statistics[name] = kinds[name].merge_shared_states(statistics)
-        offsets = [self._noise.offset(length, update, pair) for pair in range(len(used) // 2)]
+            self._wrapper_statistics[name] = self._wrappers[name].merge_shared_states(statistics)
+        offsets = [self._noise.offset(length, number, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
-        env_steps = sum(one.env_steps for one in own)
+        env_steps = sum(one.env_steps for one in episodes.own)
         batch = PopulationBatch(self._noise, offsets, returns, env_steps, flags)
-        batch.summaries = summaries
+        batch.summaries = episodes.summaries
         batch.measures = {
             "n_rollouts": len(used),
             "n_timesteps": sum(one.env_steps for one in used),
@@ -249,49 +267,97 @@ class PopulationDataModule(EnvironmentDataModule):
         batch.seconds = time.perf_counter() - began
         return batch
 
-    def _play(self, task: tuple[Any, ...]) -> tuple[list[Played], Sequence[EpisodeSummary], list[Played]]:
-        """Play until an update has enough episodes; return this rank's episodes, their summaries, and all episodes."""
-        least = -(-self.n_rollouts_per_update // 2)
-        minimum = self.n_timesteps_per_update
-        together = self._plays_together
-        step = self._world_size
+    def _noise_stddev(self) -> float:
+        """Return the scale of the perturbations.
+
+        Raises:
+            ValueError: The algorithm states none.
+        """
+        noise_stddev = self._requirements().noise_stddev
+        if noise_stddev is None:
+            remedy = "return DataRequirements(noise_stddev=...) from its data_requirements()"
+            raise ValueError(
+                f"{self._algorithm_name()} states no noise_stddev, by which policies are perturbed: {remedy}"
+            )
+        return noise_stddev
+
+    def _prepare_players(self, policy: Any, wrapper_statistics: dict[str, Any], flags: tuple[bool, ...]) -> None:
+        """Share the noise, decide how policies play, and close players that do not suit.
+
+        Args:
+            policy: The policy without noise.
+            wrapper_statistics: Wrapper statistics before the update.
+            flags: For each parameter of the policy, whether it is perturbed.
+        """
+        if not self._has_begun:  # ranks of a machine share the table that rank 0 makes
+            self._close()  # players started for an earlier evaluation only know their rank's table
+            if self._rank == 0:
+                self._noise.piece(0, 0)
+            tables = gather_objects(self._noise)
+            if self._rank != 0:
+                self._noise = tables[0]
+            self._has_begun = True
+            self._decide(policy, wrapper_statistics, flags)
+        elif flags != self._flags:  # a callback has frozen parameters, or trains them again
+            before = self._plays_together
+            self._decide(policy, wrapper_statistics, flags)
+            if self._plays_together != before:  # players get other environments
+                self._close()
+                self._has_begun = True
+
+    def _play(self, update: _Update) -> _Episodes:
+        """Play until an update has enough episodes; ranks take turns with the pairs."""
+        n_ranks = self._world_size
+        least_pairs = -(-self.n_rollouts_per_update // 2)
+        least_env_steps = self.n_timesteps_per_update
+        n_pairs = max(1, least_pairs)  # may be needed, as far as is known
+        n_more = n_ranks * (_PAIRS_AHEAD if self._plays_together else 1)
+        pairs: Iterable[int] = range(self._rank, n_pairs, n_ranks)
+        if least_env_steps:
+            pairs = count(self._rank, n_ranks)
+        waiting = _numbers(pairs)
+        played = dict[int, Played]()  # by this rank, by number
+        everywhere = dict[int, Played]()  # by all ranks, without statistics
         together_numbers = list[int]()
         together_summaries = list[EpisodeBatch]()
-        played = dict[int, Played]()
-        found = dict[int, Played]()
-        n_pairs = max(1, least)
-        n_used = 0
-        waiting = _numbers(count(self._rank, step) if minimum else range(self._rank, n_pairs, step))
+        n_used = 0  # pairs that the update uses
         while not n_used:
-            needed = set(_numbers(range(self._rank, n_pairs, step)))
-            if together and needed - played.keys():
+            needed = set(_numbers(range(self._rank, n_pairs, n_ranks)))
+            if self._plays_together and needed - played.keys():
                 numbers = sorted(needed - played.keys())
                 together_numbers += numbers
-                together_summaries += self._play_together(numbers, played, task)
+                together_summaries += self._play_together(numbers, played, update)
             while needed - played.keys():
-                self._advance(waiting, played, task)
-            for part in gather_objects({n: played[n]._replace(summaries=[]) for n in needed - found.keys()}):
-                found |= part
-            env_steps = np.cumsum([found[n].env_steps for n in range(2 * n_pairs)])[1::2]
-            n_used = max(least, 1 + int(np.searchsorted(env_steps, minimum))) if env_steps[-1] >= minimum else 0
-            n_pairs += step * (_PAIRS_AHEAD if together else 1)
+                self._advance(waiting, played, update)
+            shared = {n: played[n]._replace(summaries=[]) for n in needed - everywhere.keys()}
+            for part in gather_objects(shared):
+                everywhere |= part
+            # [n_pairs] env steps up to the end of each pair
+            env_steps = np.cumsum([everywhere[n].env_steps for n in range(2 * n_pairs)])[1::2]
+            if env_steps[-1] >= least_env_steps:
+                n_used = max(least_pairs, 1 + int(np.searchsorted(env_steps, least_env_steps)))
+            n_pairs += n_more
         own = [n for n in range(2 * n_used) if n in played]
         summaries: Sequence[EpisodeSummary] = joined_summaries([played[n].summaries for n in own])
         if together_summaries:
             place = {number: place for place, number in enumerate(together_numbers)}
             order = np.array([place[number] for number in own])
             summaries = EpisodeBatch.concatenated(together_summaries).chosen(order)
-        return [played[n] for n in own], summaries, [found[n] for n in range(2 * n_used)]
+        used = [everywhere[n] for n in range(2 * n_used)]
+        return _Episodes([played[n] for n in own], summaries, used)
 
-    def _play_together(
-        self, numbers: list[int], played: dict[int, Played], task: tuple[Any, ...]
-    ) -> list[EpisodeBatch]:
+    def _play_together(self, numbers: list[int], played: dict[int, Played], update: _Update) -> list[EpisodeBatch]:
         """Play episodes in arrays, a share of them on each player; return their statistics in the same order."""
-        update, noise_stddev, _, policy, flags = task
         shares = [share for share in np.array_split(np.array(numbers), self.engine.n_workers) if len(share)]
         jobs = []
         for player, share in enumerate(shares):
-            arguments = share.tolist(), update, noise_stddev, policy, flags
+            arguments = (
+                share.tolist(),
+                update.number,
+                update.noise_stddev,
+                update.policy,
+                update.flags,
+            )
             jobs.append((player, "play_together", arguments))
         summaries = []
         for share, (rewards, batch) in zip(shares, self._ask(jobs), strict=True):
@@ -302,19 +368,21 @@ class PopulationDataModule(EnvironmentDataModule):
             summaries.append(batch)
         return summaries
 
-    def _advance(self, waiting: Iterator[int], played: dict[int, Played], task: tuple[Any, ...]) -> None:
+    def _advance(self, waiting: Iterator[int], played: dict[int, Played], update: _Update) -> None:
         """Give free players the next episodes, and wait for one part of an episode."""
         free = [player for player in range(self.engine.n_workers) if player not in self._busy]
         for player, number in zip(free, waiting, strict=False):
-            self._submit(player, number, task)
+            self._submit(player, number, update)
         with abandoned_after_signal():
             done = self.engine.get()
-        number, update = self._busy.pop(done.player)
-        if update == task[0] and done.result is None:
-            self._submit(done.player, number, task)
-        elif update == task[0]:  # otherwise the episode was not needed
+        number, update_number = self._busy.pop(done.player)
+        if update_number != update.number:
+            return  # the episode was not needed
+        if done.result is None:
+            self._submit(done.player, number, update)
+        else:
             played[number] = done.result
 
-    def _submit(self, player: int, number: int, task: tuple[Any, ...]) -> None:
-        self._busy[player] = number, task[0]
-        self.engine.submit(player, "play_perturbed", number, *task)
+    def _submit(self, player: int, number: int, update: _Update) -> None:
+        self._busy[player] = number, update.number
+        self.engine.submit(player, "play_perturbed", number, *update)

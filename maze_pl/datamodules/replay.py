@@ -365,8 +365,8 @@ class ReplayDataModule(RolloutDataModule):
         Raises:
             ValueError: It is missing, was altered, or has another format or other properties.
         """
-        name = (saved["files"] * self._world_size)[self._rank]
-        path = find_buffer(name, [Path(self.trainer.ckpt_path).parent, Path(saved["folder"])])
+        files = saved["files"]  # of the ranks that wrote them; other numbers of ranks are refused below
+        path = find_buffer(files[self._rank % len(files)], [Path(self.trainer.ckpt_path).parent, Path(saved["folder"])])
         state = torch.load(path, weights_only=True, mmap=True)
         found = state.get("format", 1)
         if found != BUFFER_FORMAT:

@@ -1,5 +1,6 @@
 """Options of an evaluation: number of episodes, sampling of actions, rendering."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from maze_pl.core.checks import check_count, check_room_for_environments
@@ -43,3 +44,31 @@ class RolloutEvaluator:
         """Indices of the episodes of each group."""
         size = self.n_envs or 8
         return [range(first, min(first + size, self.n_episodes)) for first in range(0, self.n_episodes, size)]
+
+
+def checked_evaluators(
+    evaluators: Mapping[str, RolloutEvaluator] | None, *, has_env: bool
+) -> dict[str, RolloutEvaluator]:
+    """Return the evaluators of a data module, by name.
+
+    Args:
+        evaluators: The evaluators; None means one named `eval`, or none without an environment.
+        has_env: Whether the data module has an environment.
+
+    Raises:
+        TypeError: A name is not a text, or an evaluator is something else.
+        ValueError: There is no environment to evaluate in, or a name is taken.
+    """
+    if evaluators is None:
+        return {"eval": RolloutEvaluator()} if has_env else {}
+    for name, evaluator in evaluators.items():
+        if not isinstance(name, str):
+            raise TypeError(f"evaluators are named by text, not by {name!r}; write {str(name)!r} in quotes")
+        if not isinstance(evaluator, RolloutEvaluator):
+            raise TypeError(f"evaluators[{name!r}]={evaluator!r} must be a RolloutEvaluator")
+    if evaluators and not has_env:
+        remedy = "give one as env, or evaluators=null"
+        raise ValueError(f"evaluators={list(evaluators)} need an environment, but there is none: {remedy}")
+    if "train" in evaluators:
+        raise ValueError("no evaluator can be named 'train', the name of the statistics of training")
+    return dict(evaluators)

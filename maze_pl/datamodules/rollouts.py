@@ -141,7 +141,9 @@ class RolloutDataModule(EnvironmentDataModule):
     def setup(self, stage: str) -> None:
         """Forget the checkpoint of the previous run; this run's is restored after this hook."""
         super().setup(stage)
-        self._restored, self._ended = None, None if stage == "fit" else self._ended
+        self._restored = None
+        if stage == "fit":
+            self._ended = None
 
     def train_dataloader(self) -> Source[Any]:
         """Rollouts, collected on demand."""
@@ -181,15 +183,7 @@ class RolloutDataModule(EnvironmentDataModule):
         if env is None:
             return None
         policy = self._policy()
-        reason = None
-        if not isinstance(self.engine, InProcessEngine):
-            reason = f"a {type(self.engine).__name__} needs them there"
-        elif self.check == "full":
-            reason = "check=full compares their observations with the spaces there"
-        elif not getattr(policy, "acts_on_device", False):
-            reason = "recurrent policies and state-dependent exploration need them there"
-        elif not all(can_be_written(step) for step in self.spec.steps.values()):
-            reason = "torch cannot write their numbers of type uint16, uint32 or uint64 by index"
+        reason = self._why_on_host(policy)
         env.close()
         if reason is not None:
             rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")
@@ -204,6 +198,18 @@ class RolloutDataModule(EnvironmentDataModule):
             return make_vector
 
         return make
+
+    def _why_on_host(self, policy: Any) -> str | None:
+        """Return why environments in tensors are stepped on the host; None if they need not be."""
+        if not isinstance(self.engine, InProcessEngine):
+            return f"a {type(self.engine).__name__} needs them there"
+        if self.check == "full":
+            return "check=full compares their observations with the spaces there"
+        if not getattr(policy, "acts_on_device", False):
+            return "recurrent policies and state-dependent exploration need them there"
+        if not all(can_be_written(step) for step in self.spec.steps.values()):
+            return "torch cannot write their numbers of type uint16, uint32 or uint64 by index"
+        return None
 
     def _tensor_env(self) -> TensorEnv | None:
         """Make the environment if it lies in tensors, and no wrapper but a time limit changes what it does."""
@@ -241,7 +247,8 @@ class RolloutDataModule(EnvironmentDataModule):
     def _prepared(self) -> tuple[dict[str, Any], Any]:
         """Return the wrapper statistics, and the policy if the players need it, before a rollout."""
         self._refuse_foreign_checkpoint()
-        wrapper_statistics, given = self.wrapper_statistics(), self._engage(self._policy())
+        wrapper_statistics = self.wrapper_statistics()
+        given = self._engage(self._policy())
         restored = self._restored
         self._restored = None
         self._has_begun = True
@@ -251,11 +258,11 @@ class RolloutDataModule(EnvironmentDataModule):
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
         """Concatenate what players have collected, and merge the statistics of their wrappers."""
-        rollout, shared = Rollout.concatenated([part for part, _ in parts]), self._wrapper_statistics
-        if shared:  # merge the statistics of all environments on all ranks
-            ranks = gather_objects([state for _, states in parts for state in states])
-            states = [state for rank in ranks for state in rank]
-            self._wrapper_statistics = self._merged(shared, states)
+        rollout = Rollout.concatenated([part for part, _ in parts])
+        if self._wrapper_statistics:  # merge the statistics of all environments on all ranks
+            of_ranks = gather_objects([state for _, states in parts for state in states])
+            states = list(itertools.chain.from_iterable(of_ranks))
+            self._wrapper_statistics = self._merged(self._wrapper_statistics, states)
         rollout.seconds = time.perf_counter() - began
         return rollout
 
@@ -272,33 +279,50 @@ class RolloutDataModule(EnvironmentDataModule):
         return merged
 
     def _restore(self, restored: dict[str, Any]) -> None:
-        """Restore the environments from a checkpoint."""
+        """Restore the environments from a checkpoint, unless their numbers have changed."""
         if restored["layout"] != self._layout:
-            then, now = "{} ranks with {} environments in {} shards each", "{} ranks with {} in {}"
-            said = f"environments start new episodes: the checkpoint was written by {then}, this run has {now}"
-            return rank_zero_info(said.format(*restored["layout"], *self._layout))
+            n_ranks, n_envs, n_shards = restored["layout"]
+            then = f"{n_ranks} ranks with {n_envs} environments in {n_shards} shards each"
+            now = f"{self._world_size} ranks with {self.n_envs} in {self.n_shards}"
+            reason = f"the checkpoint was written by {then}, this run has {now}"
+            rank_zero_info(f"environments start new episodes: {reason}")
+            return
         states = restored["ranks"][self._rank]
         if not self._is_on_device and any("tensors" in state for state in states if state):
             fault = "the checkpoint holds the state of environments in tensors, which this run steps on the host"
             remedy = "resume with the options that it was written with, or use its weights alone with --warm-start"
             raise ValueError(f"{fault}; {remedy}")
-        jobs = [(n, "load_state_dict", (state,)) for n, state in enumerate(states) if state]
-        answers = zip(jobs, self._ask(jobs), strict=True)
-        strayed = [self._shards[shard][n] for (shard, *_), numbers in answers for n in numbers]
+        saved = [shard for shard, state in enumerate(states) if state]
+        answers = self._ask([(shard, "load_state_dict", (states[shard],)) for shard in saved])
+        strayed = []
+        for shard, numbers in zip(saved, answers, strict=True):
+            strayed += [self._shards[shard][number] for number in numbers]
         if strayed:
-            cause = "are not deterministic, or depend on state of wrappers that the checkpoint lacks"
-            reason = f"{cause}: when replayed, their episodes did not reach the saved observations"
-            if self._is_array:
-                reason = "cannot be continued within an episode, as gymnasium's vector environments save no state"
-            message = f"environments {strayed} of rank {self._rank} {reason}"
-            if self.on_nondeterminism == "refuse":
-                raise ValueError(message + "; on_nondeterminism=restart starts new episodes instead")
-            rank_zero_info(message + "; they start new episodes")
+            self._tell_of_strayed(strayed)
+
+    def _tell_of_strayed(self, strayed: list[int]) -> None:
+        """Say that environments could not be continued.
+
+        Args:
+            strayed: Their indices on this rank.
+
+        Raises:
+            ValueError: That is to be refused.
+        """
+        cause = "are not deterministic, or depend on state of wrappers that the checkpoint lacks"
+        reason = f"{cause}: when replayed, their episodes did not reach the saved observations"
+        if self._is_array:
+            reason = "cannot be continued within an episode, as gymnasium's vector environments save no state"
+        message = f"environments {strayed} of rank {self._rank} {reason}"
+        if self.on_nondeterminism == "refuse":
+            raise ValueError(message + "; on_nondeterminism=restart starts new episodes instead")
+        rank_zero_info(message + "; they start new episodes")
 
     # -------------------------------------------------------------------------------------------------- state
 
     @property
     def _layout(self) -> list[int]:
+        """Number of ranks, and of the environments and the shards of each."""
         return [self._world_size, self.n_envs, self.n_shards]
 
     def _states(self) -> list[Any] | None:
@@ -326,8 +350,11 @@ class RolloutDataModule(EnvironmentDataModule):
         """State of all ranks' environments, and wrapper statistics; every rank must call it."""
         if not self._has_begun and self._restored is not None:
             return self._restored  # nothing has happened since
-        own, states = super().state_dict(), self._states()
-        return own if states is None else own | {"ranks": gather_objects(states), "layout": self._layout}
+        state = super().state_dict()
+        states = self._states()
+        if states is None:
+            return state
+        return state | {"ranks": gather_objects(states), "layout": self._layout}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the next rollout where `state_dict` was taken."""

@@ -106,7 +106,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")
-        batch_size = self.batch_size * (10 if held_out else 1)
+        batch_size = self.batch_size * (10 if held_out else 1)  # held-out acts need no gradients
         order_seed = None if held_out else self.order_seed
         return ActLoader(self.dataset, acts, batch_size, order_seed, self._rank, self._world_size)
 

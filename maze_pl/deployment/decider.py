@@ -50,7 +50,7 @@ class Decider:
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
-        guide = policy.policy if isinstance(policy, SearchPolicy) else policy
+        guide = _without_search(policy)
         self._largest = {key: largest_input(guide, key) for key in spec.step_keys}
         self._dtypes: dict[StepKey, list[tuple[str, np.dtype[Any]]]] = {}
         self._heads: dict[StepKey, list[tuple[str, Any]]] = {}
@@ -100,15 +100,15 @@ class Decider:
                 raise EnvContractError(f"observation {name!r} of sub-step {key!r} {size}; call reset to continue")
             arrays[name] = array[np.newaxis]
         return PolicyBatch(
-            key,
-            arrays,
-            self._agent_id(agent),
-            self._policy_states.get(actor, self._zeros.get(key)),
-            _FALSE if actor in self._has_acted else _TRUE,
-            [maze_state],
-            self._episode_index,
-            np.array([self._n_acts]),
-            self._noise_states.get(actor, {}),
+            step_key=key,
+            observation=arrays,
+            agent_id=self._agent_id(agent),
+            policy_state=self._policy_states.get(actor, self._zeros.get(key)),
+            is_first=_FALSE if actor in self._has_acted else _TRUE,
+            maze_state=[maze_state],
+            episode_index=self._episode_index,
+            n_acts=np.array([self._n_acts]),
+            noise_state=self._noise_states.get(actor, {}),
         )
 
     def _agent_id(self, agent: int) -> Array:
@@ -136,20 +136,18 @@ class Decider:
 
     def follow(self, actor: ActorID, batch: PolicyBatch) -> None:
         """Keep the policy state up to date in an act that is chosen elsewhere."""
-        policy = self.policy
-        if isinstance(policy, SearchPolicy):
-            policy = policy.policy
+        policy = _without_search(self.policy)
         self._remember(actor, policy.act(batch, deterministic=True, generator=torch.Generator()))
 
     def best_actions(self, batch: PolicyBatch, k: int) -> list[tuple[Action, float]]:
-        """Return the k most likely actions with their probabilities; see `maze_pl.deployment.candidates`.
+        """Return the k most likely actions with their probabilities; see `AgentDeployment.candidates`.
 
         Raises:
             EnvContractError: A mask allows no option of a choice.
         """
         self._require_options(batch)
         space = self.spec.steps[batch.step_key].action_space
-        policy = self.policy.policy if isinstance(self.policy, SearchPolicy) else self.policy
+        policy = _without_search(self.policy)
         return best_actions(policy, batch, space, self._temperature, k)[0]
 
     def _require_options(self, batch: PolicyBatch) -> None:
@@ -177,3 +175,8 @@ class Decider:
                 self._zeros[actor.step_key] = zeros
         if step.noise_state is not None:
             self._noise_states[actor] = step.noise_state
+
+
+def _without_search(policy: Policy) -> Policy:
+    """Return the policy that guides a search, any other policy as it is."""
+    return policy.policy if isinstance(policy, SearchPolicy) else policy

@@ -160,7 +160,13 @@ class Outside:
             raise EnvContractError(f"act was given the reward {reward}; expected a finite number")
 
     def _actor_of(self, received: Received, is_first: bool) -> tuple[ActorID, bool]:
-        """Determine the actor that acts next, and whether an environment step has been completed."""
+        """Determine the actor that acts next, and whether an environment step has been completed.
+
+        A flat simulation's environment steps are counted by its `MazeEnv`, so that none is reported here.
+
+        Raises:
+            EnvContractError: The actor is unknown or missing, or the time is not that of the next act.
+        """
         actor_id, env_time = received.actor_id, received.env_time
         if self.is_flat:
             if actor_id is not None and tuple(actor_id) != self._only_actor:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +10,29 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+"""Constant of the log-density of a normal component: -z^2 / 2 - log(std) - this."""
+
+
+class _Bounds(NamedTuple):
+    """Tensors of a box. A pair [*shape, 2] is for its low and its high border.
+
+    Attributes:
+        bound: [*shape, 2] the borders, the outermost numbers of the type that lie within the box.
+        width: [*shape, 2] signed distance from each border to the other one.
+        step: [*shape, 2] half a rounding step at each border, as a fraction of the width.
+        log_width: [*shape] logarithm of the width.
+        log_double_width: [*shape] logarithm of twice the width.
+        log_rounded: [*shape, 2] logarithm of the fraction of the width that is rounded to a border.
+    """
+
+    bound: Tensor
+    width: Tensor
+    step: Tensor
+    log_width: Tensor
+    log_double_width: Tensor
+    log_rounded: Tensor
 
 
 def has_floats(space: spaces.Box) -> bool:
@@ -52,10 +75,13 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         bounds = space.low.tobytes() + space.high.tobytes()
         stored = space.low.dtype.str
         logits = self.logits
-        # [*shape, 2] bounds, signed distance from each to the other, its fraction on a bound;
-        # [*shape] log width and log of twice the width; [*shape, 2] log of the fraction that is rounded to a bound
         tensors = _stored_bounds(bounds, stored, space.low.shape, logits.dtype, logits.device)
-        self._bound, self._width, self._step, self._log_width, self._log_double_width, self._log_rounded = tensors
+        self._bound = tensors.bound
+        self._width = tensors.width
+        self._step = tensors.step
+        self._log_width = tensors.log_width
+        self._log_double_width = tensors.log_double_width
+        self._log_rounded = tensors.log_rounded
 
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
@@ -93,15 +119,19 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
 @functools.cache  # never dropped, as graphs of a device read the tensors at their addresses
 def _stored_bounds(
     bounds: bytes, stored: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> list[Tensor]:
-    """Borders of a box, distances between them, half rounding steps, and logarithms.
+) -> _Bounds:
+    """Make the tensors of a box.
 
-    The logarithms are those of the distances, of twice the distances, and of the steps.
-
-    Borders are the outermost numbers of this type. Steps are fractions of the width.
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
-    limit of a step, for densities that are comparable with those of actions inside. The logarithms
-    have no such limit, except on a border of 0, which rounding does not reach.
+    limit of `step`, for densities that are comparable with those of actions inside. `log_rounded`
+    has no such limit, except on a border of 0, which rounding does not reach.
+
+    Args:
+        bounds: Bytes of the lowest, then of the highest values.
+        stored: Type of these values, as `dtype.str`.
+        shape: Shape of the box.
+        dtype: Type of the logits; the tensors are float64 for float64, and float32 otherwise.
+        device: Device of the tensors.
     """
     number: Any = np.float64 if dtype == torch.float64 else np.float32
     exact = np.moveaxis(np.frombuffer(bounds, stored).reshape(2, *shape), 0, -1)
@@ -115,7 +145,17 @@ def _stored_bounds(
     log_true = log_spacing - np.log(np.abs(width), dtype=np.float64) - np.log(2.0)
     log_rounded = np.where(bound == 0, np.log(step), log_true)
     with torch.inference_mode(False):  # cached, and also used where gradients are computed
-        arrays = (bound, width, step, log_rounded)
-        numbers = [torch.from_numpy(array.astype(number)).to(device) for array in arrays]
-        log_width = numbers[1][..., 0].log()
-        return [*numbers[:3], log_width, log_width + math.log(2.0), numbers[3]]
+
+        def stored_tensor(array: Any) -> Tensor:
+            return torch.from_numpy(array.astype(number)).to(device)
+
+        widths = stored_tensor(width)
+        log_width = widths[..., 0].log()
+        return _Bounds(
+            bound=stored_tensor(bound),
+            width=widths,
+            step=stored_tensor(step),
+            log_width=log_width,
+            log_double_width=log_width + math.log(2.0),
+            log_rounded=stored_tensor(log_rounded),
+        )

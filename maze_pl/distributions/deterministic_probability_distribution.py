@@ -9,10 +9,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.distributions.continuous import BoundedProbabilityDistribution, clipped_normal_log_prob
+from maze_pl.distributions.continuous import (
+    HALF_LOG_TWO_PI,
+    BoundedProbabilityDistribution,
+    clipped_normal_log_prob,
+)
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
-
-_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class _Box(NamedTuple):
@@ -90,9 +92,8 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         """[...] log-density of the noise that leads to `action` [..., *shape]."""
-        deviation = self._scale() * self._box.half_width
-        standardised = (action.to(self.logits.dtype) - self.deterministic_sample()) / deviation
-        return self._total(-0.5 * standardised.square() - torch.log(deviation) - _HALF_LOG_TWO_PI)
+        _, log_density = self._standardised(action.to(self.logits.dtype))
+        return self._total(log_density)
 
     def environment_log_prob(self, action: Tensor) -> Tensor:
         """[...] log-probability of `action` [..., *shape] after clipping.
@@ -102,15 +103,13 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
         box = self._box
         action = action.to(self.logits.dtype)
         on_low, on_high = action <= box.low, action >= box.high
-        deviation = self._scale() * box.half_width
-        standardised = (action - self.deterministic_sample()) / deviation
-        log_density = -0.5 * standardised.square() - torch.log(deviation) - _HALF_LOG_TWO_PI
+        standardised, log_density = self._standardised(action)
         return self._total(clipped_normal_log_prob(standardised, log_density, on_low, on_high))
 
     def entropy(self) -> Tensor:
         """[...] differential entropy of the noise in nats; minus infinity without noise."""
         deviation = self._scale() * self._box.half_width
-        terms = torch.log(deviation) + (0.5 + _HALF_LOG_TWO_PI)
+        terms = torch.log(deviation) + (0.5 + HALF_LOG_TWO_PI)
         return self._total(terms.expand_as(self._shaped(self.logits)))
 
     def kl(self, other: ProbabilityDistribution) -> Tensor:
@@ -124,6 +123,12 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
         distance = self.deterministic_sample() - reference.deterministic_sample()
         squares = (deviation.square() + distance.square()) / (2.0 * reference_deviation.square())
         return self._total(torch.log(reference_deviation / deviation) + squares - 0.5)
+
+    def _standardised(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """[..., *shape] noise of an action, in standard deviations, and its log-density."""
+        deviation = self._scale() * self._box.half_width
+        standardised = (action - self.deterministic_sample()) / deviation
+        return standardised, -0.5 * standardised.square() - torch.log(deviation) - HALF_LOG_TWO_PI
 
     def _scale(self) -> Tensor | float:
         """Standard deviation of the noise in halves of the box."""

@@ -8,10 +8,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.distributions.continuous import clipped_normal_log_prob, has_floats
+from maze_pl.distributions.continuous import HALF_LOG_TWO_PI, clipped_normal_log_prob, has_floats
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
-
-_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
@@ -60,7 +58,7 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
             standardised = self._latest[1]
         else:
             standardised = (self._flat(action).to(self.mean.dtype) - self.mean) * torch.exp(-self.log_std)
-        return -(torch.add(self.log_std, standardised.square(), alpha=0.5) + _HALF_LOG_TWO_PI).sum(dim=-1)
+        return -(torch.add(self.log_std, standardised.square(), alpha=0.5) + HALF_LOG_TWO_PI).sum(dim=-1)
 
     def environment_log_prob(self, action: Tensor) -> Tensor:
         """[...] log-probability of `action` [..., *shape] after clipping.
@@ -75,12 +73,12 @@ class DiagonalGaussianProbabilityDistribution(ProbabilityDistribution):
         components = self._flat(action).to(self.mean.dtype)
         clipped = torch.clamp(components, low.to(components.dtype), high.to(components.dtype))
         standardised = (clipped - self.mean) * torch.exp(-self.log_std)
-        log_density = -0.5 * standardised.square() - self.log_std - _HALF_LOG_TWO_PI
+        log_density = -0.5 * standardised.square() - self.log_std - HALF_LOG_TWO_PI
         return clipped_normal_log_prob(standardised, log_density, on_low, on_high).sum(dim=-1)
 
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats."""
-        return (self.log_std + (0.5 + _HALF_LOG_TWO_PI)).sum(dim=-1)
+        return (self.log_std + (0.5 + HALF_LOG_TWO_PI)).sum(dim=-1)
 
     def kl(self, other: ProbabilityDistribution) -> Tensor:
         """[...] KL(p || q) in nats, in closed form, summed over the components.

@@ -48,6 +48,7 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
         mask: Tensor | None = None,
     ) -> None:
         if mask is not None and isinstance(action_space, spaces.MultiBinary):
+            # [..., bits] -> [..., 2 * bits]: a bit may always be 0
             mask = torch.stack((torch.ones_like(mask), mask), dim=-1).flatten(-2)
         super().__init__(logits, action_space, temperature, mask)
 
@@ -104,12 +105,6 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
                 probability = probability / probability.sum(dim=-1, keepdim=True)
             parts.append(probability.log())
         return torch.cat(parts, dim=-1)
-
-    def probabilities(self) -> tuple[Tensor, Tensor]:
-        """[..., L] probability of every option of all choices, and its logarithm, 0 if impossible."""
-        log_probs = self.log_probs_of_options()
-        probability = log_probs.exp()
-        return probability, torch.where(probability > 0, log_probs, 0.0)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """[..., *shape] the best options, or random ones."""

@@ -46,9 +46,12 @@ class MultiCategoricalProbabilityDistribution(MaskableProbabilityDistribution):
 
     def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """`log_prob(action)` and `entropy()`, whose gradients are computed together."""
-        columns = self._flat(action).unbind(-1)
-        terms = [log_prob_and_entropy_of(*pair) for pair in zip(self._parts, columns, strict=True)]
-        log_probs, entropies = zip(*terms, strict=True)
+        log_probs: list[Tensor] = []
+        entropies: list[Tensor] = []
+        for part, index in zip(self._parts, self._flat(action).unbind(-1), strict=True):
+            log_prob, entropy = log_prob_and_entropy_of(part, index)
+            log_probs.append(log_prob)
+            entropies.append(entropy)
         return torch.stack(log_probs).sum(dim=0), torch.stack(entropies).sum(dim=0)
 
     @classmethod

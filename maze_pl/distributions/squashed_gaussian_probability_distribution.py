@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from maze_pl.distributions.continuous import BoundedProbabilityDistribution, clipped_normal_log_prob
+from maze_pl.distributions.continuous import (
+    HALF_LOG_TWO_PI,
+    BoundedProbabilityDistribution,
+    clipped_normal_log_prob,
+)
 from maze_pl.distributions.diagonal_gaussian_probability_distribution import DiagonalGaussianProbabilityDistribution
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
-
-_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 # Mixture of normals for the logistic distribution with density sech(y)^2 / 2.
 _SCALES = (
@@ -96,7 +98,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         mean, log_std = self._shaped(self._normal.mean), self._shaped(self._normal.log_std)
         standardised = (x - mean) * torch.exp(-log_std)
         log_slope = self._log_double_width + 2.0 * (functional.logsigmoid(2.0 * x) - x)
-        log_density = -0.5 * standardised.square() - log_std - _HALF_LOG_TWO_PI - log_slope
+        log_density = -0.5 * standardised.square() - log_std - HALF_LOG_TWO_PI - log_slope
         on_low, on_high = is_rounded.unbind(dim=-1)
         return self._total(clipped_normal_log_prob(standardised, log_density, on_low, on_high))
 

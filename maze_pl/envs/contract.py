@@ -99,10 +99,9 @@ def check_reset(result: Any, env: Any) -> None:
 
 def check_step(result: Any, env: Any) -> None:
     """Refuse a malformed result of `step`; its observation is not checked."""
-    came, expected = (
-        describe(result),
-        f"{_STEP}{_OLD_STEP if isinstance(result, tuple) and len(result) == 4 else ''}",
-    )
+    came, expected = describe(result), _STEP
+    if isinstance(result, tuple) and len(result) == 4:
+        expected += _OLD_STEP
     if isinstance(result, tuple | list) and len(result) == 5:
         _, reward, terminated, truncated, info = result
         if not _is_number(reward, "biuf"):

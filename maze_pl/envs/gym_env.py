@@ -55,8 +55,8 @@ class GymMazeEnv(MazeEnv):
         self.metadata = env.metadata
         self.render_mode = env.render_mode
         self.spec = env.spec
-        heuristic = _HEURISTICS.get(env.spec.name.removesuffix("Continuous")) if env.spec is not None else None
-        self.heuristic_policy = heuristic and f"maze_pl.agents.{heuristic}"
+        name = "" if env.spec is None else env.spec.name.removesuffix("Continuous")
+        self.heuristic_policy = f"maze_pl.agents.{_HEURISTICS[name]}" if name in _HEURISTICS else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the options go to the gymnasium environment, whose info is returned."""

@@ -66,10 +66,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         observation_conversion_dict: Mapping[Any, ObservationConversionInterface],
     ) -> None:
         keys = list(core_env.agent_counts_dict)
-        for_actions, for_observations = (
-            list(action_conversion_dict),
-            list(observation_conversion_dict),
-        )
+        for_actions = list(action_conversion_dict)
+        for_observations = list(observation_conversion_dict)
         if not set(keys) == set(for_actions) == set(for_observations):
             conversions = f"action conversions {for_actions} and observation conversions {for_observations}"
             raise ValueError(

@@ -153,17 +153,17 @@ class PettingZooCoreEnv(CoreEnv):
         if self._is_done:
             self._finished.add(agent)
         info = dict(env.infos.get(agent, {}))
-        following = env.agent_selection if env.agents else agent
+        selected = env.agent_selection if env.agents else agent
         is_truncated = self._is_over() and any(env.truncations.values())
-        self._maze_state = self._state_of(following)
-        chosen = self._next_agent()
-        if chosen is not None and chosen != following:
-            following = chosen
+        self._agent = selected
+        self._maze_state = self._state_of(selected)  # before agents are passed over: later, they have no observation
+        following = self._next_agent()
+        if following is not None and following != selected:
+            self._agent = following
             self._maze_state = self._state_of(following)
-        self._agent = following
-        if chosen is None or chosen in self._round:
+        if following is None or following in self._round:
             self._end_round()
-        is_over = chosen is None
+        is_over = following is None
         return self._maze_state, reward, is_over and not is_truncated, is_over and is_truncated, info
 
     def seed(self, seed: int) -> None:

@@ -18,7 +18,7 @@ from maze_pl.envs.structured_env import Array
 from maze_pl.events import EpisodeEventLog, EventRecord
 from maze_pl.events.display import require_matplotlib
 from maze_pl.events.pubsub import Event
-from maze_pl.events.topics import declarations
+from maze_pl.events.topics import Statistic, declarations
 from maze_pl.system.atomic_files import write_file
 
 if TYPE_CHECKING:
@@ -140,15 +140,11 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
     figure = Figure(figsize=(8, 2.5 * len(chosen)), layout="constrained")
     for axes, event in zip(figure.subplots(len(chosen), squeeze=False).flat, chosen, strict=True):
         steps = [step.query_events(event) for step in log.step_event_logs]
-        topics = {record.topic: None for step in steps for record in step}
-        step_statistics = []
-        for topic in topics:
-            step_statistics += declarations(topic)[event.__name__].step
-        for statistic in step_statistics:
+        for statistic in _step_statistics(steps, event):
             reduce: Callable[[Any], Any] = statistic.reduce or np.mean  # usually one value per step
             values = []
-            for step in steps:
-                column = [record.attributes.get(str(statistic.input_name)) for record in step]
+            for records in steps:
+                column = [record.attributes.get(str(statistic.input_name)) for record in records]
                 values.append(reduce(column) if column else 0.0)
             axes.plot(
                 np.cumsum(values) if cumulative else values,
@@ -161,3 +157,14 @@ def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event],
             ylabel="sum so far" if cumulative else "per step",
         )
     return figure
+
+
+def _step_statistics(steps: Iterable[Sequence[EventRecord]], event: Event) -> list[Statistic]:
+    """Return the step statistics of an event in all topics of its records, which may be derived from one another."""
+    topics: dict[type, None] = {}  # in the order in which they occur
+    for records in steps:
+        topics |= dict.fromkeys(record.topic for record in records)
+    statistics: list[Statistic] = []
+    for topic in topics:
+        statistics += declarations(topic)[event.__name__].step
+    return statistics

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,11 +114,19 @@ class FittedQ:
             if not len(situations.agent_id):
                 continue
             step = acts.spec.steps[key]
-            drawn = _policy_acts(policy, key, step, situations, generator, deterministic, self._options.n_samples)
+            head = _head_of_few_options(step)
+            with evaluation_mode(policy):
+                if head is not None and not deterministic and isinstance(policy, HasProbabilities):
+                    candidates, weights = _every_act(policy, key, head, situations)
+                else:
+                    n_samples = 1 if deterministic else self._options.n_samples
+                    candidates = _drawn_acts(policy, key, step, situations, generator, deterministic, n_samples)
+                    weights = torch.full(candidates.shape[:2], 1.0 / n_samples, dtype=torch.float32)
             self._inputs[place] = _Inputs(
-                _observation_features(step, situations),
-                torch.from_numpy(_action_features(step, situations.action)),
-                *drawn,
+                observation=_observation_features(step, situations),
+                taken=torch.from_numpy(_action_features(step, situations.action)),
+                candidates=candidates,
+                weights=weights,
             )
         self._discount = torch.from_numpy(gamma ** (acts.next_time - acts.time)).float()
         spread = float(acts.padded(acts.reward).sum(1).std()) if acts.n_episodes > 1 else 0.0
@@ -294,7 +302,35 @@ def value_limits(acts: RecordedActs, gamma: float) -> tuple[float, float]:
     return lowest / (1.0 - gamma), highest / (1.0 - gamma)
 
 
-def _policy_acts(
+def _head_of_few_options(step: StepSpec) -> str | None:
+    """Return the only head of a sub-step if it has at most 32 options; None otherwise."""
+    heads = step.action_space.spaces
+    if len(heads) > 1:
+        return None
+    ((head, space),) = heads.items()
+    return head if isinstance(space, spaces.Discrete) and space.n <= MOST_OPTIONS else None
+
+
+def _batches(key: StepKey, situations: Situations) -> Iterator[PolicyBatch]:
+    """Yield all situations of a sub-step, in parts that fit into one call of a network."""
+    n = len(situations.agent_id)
+    for start in range(0, n, BATCH_SIZE):
+        rows = slice(start, min(start + BATCH_SIZE, n))
+        observation = {name: array[rows] for name, array in situations.observation.items()}
+        yield PolicyBatch(key, observation, situations.agent_id[rows])
+
+
+def _every_act(policy: HasProbabilities, key: StepKey, head: str, situations: Situations) -> tuple[Tensor, Tensor]:
+    """One-hot options [n, K, K] of a discrete head in all situations, and their probabilities [n, K]."""
+    parts = []
+    for batch in _batches(key, situations):
+        parts.append(np.asarray(policy.probabilities(batch)[head], np.float32))
+    probabilities = torch.from_numpy(np.concatenate(parts))
+    n, n_options = probabilities.shape
+    return torch.eye(n_options, dtype=torch.float32).expand(n, -1, -1), probabilities
+
+
+def _drawn_acts(
     policy: Policy,
     key: StepKey,
     step: StepSpec,
@@ -302,40 +338,19 @@ def _policy_acts(
     generator: torch.Generator,
     deterministic: bool,
     n_samples: int,
-) -> tuple[Tensor, Tensor]:
-    """Acts of the evaluated policy in all situations of a sub-step, as environments receive them.
-
-    They are [n, K, A], and their weights [n, K].
-    """
-    heads = step.action_space.spaces
-    is_exact = len(heads) == 1 and not deterministic and isinstance(policy, HasProbabilities)
-    only = next(iter(heads.items()))
-    is_exact = is_exact and isinstance(only[1], spaces.Discrete) and only[1].n <= MOST_OPTIONS
-    acts = []
-    weights = []
-    n = len(situations.agent_id)
-    with evaluation_mode(policy):
-        for start in range(0, n, BATCH_SIZE):
-            rows = slice(start, min(start + BATCH_SIZE, n))
-            observation = {name: array[rows] for name, array in situations.observation.items()}
-            batch = PolicyBatch(key, observation, situations.agent_id[rows])
-            if is_exact:
-                assert isinstance(policy, HasProbabilities)
-                weights.append(np.asarray(policy.probabilities(batch)[only[0]], np.float32))
-                continue
-            drawn = []
-            for _ in range(1 if deterministic else n_samples):
-                action = policy.act(batch, deterministic=deterministic, generator=generator).action
-                received = {}
-                for head, space in heads.items():
-                    received[head] = environment_actions(space, action[head])
-                drawn.append(_action_features(step, received))
-            acts.append(np.stack(drawn, 1))
-            weights.append(np.full((len(batch.agent_id), len(drawn)), 1.0 / len(drawn), np.float32))
-    if is_exact:
-        every = np.eye(weights[0].shape[1], dtype=np.float32)
-        return torch.from_numpy(every).expand(n, -1, -1), torch.from_numpy(np.concatenate(weights))
-    return torch.from_numpy(np.concatenate(acts)), torch.from_numpy(np.concatenate(weights))
+) -> Tensor:
+    """[n, n_samples, A] acts of the policy in all situations, as environments receive them."""
+    parts = []
+    for batch in _batches(key, situations):
+        drawn = []
+        for _ in range(n_samples):
+            action = policy.act(batch, deterministic=deterministic, generator=generator).action
+            received = {}
+            for head, space in step.action_space.spaces.items():
+                received[head] = environment_actions(space, action[head])
+            drawn.append(_action_features(step, received))
+        parts.append(np.stack(drawn, 1))
+    return torch.from_numpy(np.concatenate(parts))
 
 
 def _observation_features(step: StepSpec, situations: Situations) -> Tensor:

@@ -1,4 +1,4 @@
-"""Display of statistics: distributions as histograms, epochs as console tables, actions as figures.
+"""Display of statistics: epochs as console tables, actions and observations as figures.
 
 Matplotlib is optional and imported only for drawing.
 """

@@ -137,19 +137,17 @@ class EpisodeStatistics:
                 steps. Events received after the last completed step count as a separate step in the
                 statistics.
         """
-        summary = EpisodeSummary({}, self._n_folded + self._n_steps if env_steps is None else env_steps, 0.0)
+        if env_steps is None:
+            env_steps = self._n_folded + self._n_steps
+        summary = EpisodeSummary({}, env_steps, 0.0)
         groups = [group for values in self._values.values() for group in values.groups.values()]
         self._n_steps = max([self._n_steps, *(group.steps[-1] + 1 for group in groups if group.steps)])
-        n_steps = self._n_steps
         if self._n_folded:
             self._fold()
         for (topic, event), of_event in self._values.items():
             declaration = of_event.declaration
-            for labels, (steps, columns, folded) in of_event.groups.items():
-                if self._n_folded:
-                    values = folded_values(declaration, folded)
-                else:
-                    values = episode_values(declaration, steps, columns, n_steps)
+            for labels, group in of_event.groups.items():
+                values = self._values_of(declaration, group)
                 if event is topics.BaseEnvEvents.reward:
                     summary.reward += float(values[None])
                 elif event is topics.BaseEnvEvents.kpi:
@@ -160,12 +158,15 @@ class EpisodeStatistics:
         summary.statistics.update({key: number_array(values) for key, values in self._passed_on.items() if values})
         summary.statistics.update({key: DISTRIBUTION.result(state) for key, state in self._distributions.items()})
         for name, value in (kpis or {}).items():
-            if not isinstance(value, Real) or not math.isfinite(value):
-                fault = f"KPI {name!r} is {value!r}, which is not a finite number"
-                raise StatisticsError(f"{fault}; omit KPIs without a value")
-            summary.kpis[name] = float(value)
+            summary.kpis[name] = _finite_kpi(name, value)
         self.reset()
         return summary
+
+    def _values_of(self, declaration: EventDeclaration, group: EventGroup) -> dict[str | None, Any]:
+        """Episode statistics of a group at the end of the episode, by output name."""
+        if self._n_folded:
+            return folded_values(declaration, group.folded)
+        return episode_values(declaration, group.steps, group.columns, self._n_steps)
 
     def reset(self) -> None:
         """Drop the running episode and begin another one."""
@@ -187,6 +188,18 @@ class EpisodeStatistics:
                 column.clear()
         self._n_folded += self._n_steps
         self._n_steps = 0
+
+
+def _finite_kpi(name: str, value: Any) -> float:
+    """Return the value of a KPI as a float.
+
+    Raises:
+        StatisticsError: It is not a finite number.
+    """
+    if not isinstance(value, Real) or not math.isfinite(value):
+        fault = f"KPI {name!r} is {value!r}, which is not a finite number"
+        raise StatisticsError(f"{fault}; omit KPIs without a value")
+    return float(value)
 
 
 def action_keys(step_key: StepKey, space: spaces.Dict) -> dict[str, StatKey]:

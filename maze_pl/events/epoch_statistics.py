@@ -119,16 +119,18 @@ class EpochStatistics:
             for key, value in values.items():
                 columns[key][index] = value
         for key, column in columns.items():
-            topic, event, name, _ = key
-            declaration = declarations(find_topic(topic, self._topics))[event]
-            wanted = [statistic for statistic in getattr(declaration, level) if statistic.input_name == name]
+            declaration, wanted = self._statistics_of(key, level)
             if not wanted:
                 continue
-            given = (
-                column[index] if index in column else values_without_events(declaration, episode.env_steps).get(name)
-                for index, episode in enumerate(self._episodes)
-            )
-            joined = _join([value for value in given if value is not None])
+            name = key[2]
+            values_of_episodes = []
+            for index, episode in enumerate(self._episodes):
+                value = column.get(index)
+                if value is None:
+                    value = values_without_events(declaration, episode.env_steps).get(name)
+                if value is not None:
+                    values_of_episodes.append(value)
+            joined = _join(values_of_episodes)
             if joined is not None:
                 for statistic in wanted:
                     yield key, declaration, statistic, joined
@@ -147,15 +149,25 @@ class EpochStatistics:
             if len(present):
                 columns[(*_KPI, None, (kpi,))] = StatColumn(present, values[present])
         for key, column in columns.items():
-            topic, event, name, _ = key
-            declaration = declarations(find_topic(topic, self._topics))[event]
-            wanted = [statistic for statistic in getattr(declaration, level) if statistic.input_name == name]
+            declaration, wanted = self._statistics_of(key, level)
             if not wanted:
                 continue
-            joined = _joined_column(column, declaration, name, batch.env_steps)
+            joined = _joined_column(column, declaration, key[2], batch.env_steps)
             if joined is not None:
                 for statistic in wanted:
                     yield key, declaration, statistic, joined
+
+    def _statistics_of(self, key: StatKey, level: str) -> tuple[EventDeclaration, list[Statistic]]:
+        """Return the declaration of an event, and the statistics of a level that have a certain input.
+
+        Args:
+            key: Key of an episode statistic, the input.
+            level: `epoch` or `plots`.
+        """
+        topic, event, name, _ = key
+        declaration = declarations(find_topic(topic, self._topics))[event]
+        statistics: list[Statistic] = getattr(declaration, level)
+        return declaration, [statistic for statistic in statistics if statistic.input_name == name]
 
 
 def _joined_column(

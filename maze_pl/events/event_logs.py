@@ -71,7 +71,7 @@ class EventLogWriter(Subscriber):
 
 
 class EventLogFiles(EventLogWriter):
-    """Writes a file for each kind of event, with a row for each event that happened.
+    """Writes a table for each kind of event, with a row for each event that happened.
 
     The columns are `episode_id`, `episode_started` (Unix time, as evaluations repeat episodes with
     the same seeds and thus the same ids), `env_time` (environment steps completed before the step
@@ -155,8 +155,12 @@ class EventLogFiles(EventLogWriter):
         """
         path = self.folder / f"{name}.{'csv' if self.is_csv else 'parquet'}"
         try:
-            (path.parent if self.is_csv else path).mkdir(parents=True, exist_ok=True)
-            (_append if self.is_csv else _add_part)(path, columns, rows)
+            if self.is_csv:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                _append(path, columns, rows)
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+                _add_part(path, columns, rows)
         except OSError as error:
             raise OSError(error.errno, f"the event log {path} cannot be written: {error.strerror}") from error
 
@@ -182,10 +186,16 @@ def _append(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) ->
         if start != header and not header.startswith((start + file.read()).rstrip(b"\0")):
             raise ValueError(f"{path} has columns other than {list(columns)}: name another folder, or remove the file")
         _drop_incomplete_row(file)
-        end, content = file.seek(0, os.SEEK_END), bytearray()
-        for line in (*([] if end else [header]), *map(_line, rows)):
-            room = _PAGE - (end + len(content)) % _PAGE
-            content += (b"\n" * room if room < len(line) <= _PAGE else b"") + line
+        end = file.seek(0, os.SEEK_END)
+        lines = list(map(_line, rows))
+        if end == 0:
+            lines.insert(0, header)
+        content = bytearray()
+        for line in lines:
+            room = _PAGE - (end + len(content)) % _PAGE  # bytes up to the end of the page
+            if room < len(line) <= _PAGE:
+                content += b"\n" * room
+            content += line
         if file.write(content) != len(content):
             file.truncate(end)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -180,7 +180,8 @@ class Pubsub:
             made = EventTopic(self, topic)
             for known in (*self.topics, *BUILT_IN_TOPICS):
                 if known is not topic and known.__name__ == topic.__name__:
-                    one, other = (f"{given.__module__}.{given.__qualname__}" for given in (topic, known))
+                    one = f"{topic.__module__}.{topic.__qualname__}"
+                    other = f"{known.__module__}.{known.__qualname__}"
                     raise ValueError(f"topic {one} is logged under the same name as {other}; rename one of the two")
             self.topics[topic] = made
             self._routes[topic] = [s for s in self.subscribers if issubclass(topic, tuple(s.get_interfaces()))]
@@ -293,7 +294,8 @@ class Pubsub:
         """
         pairs = list(zip(self.subscribers, other.subscribers, strict=False))
         if len(pairs) < len(self.subscribers) or any(type(one) is not type(two) for one, two in pairs):
-            ours, theirs = ([type(one).__name__ for one in some.subscribers] for some in (self, other))
+            ours = [type(subscriber).__name__ for subscriber in self.subscribers]
+            theirs = [type(subscriber).__name__ for subscriber in other.subscribers]
             raise TypeError(
                 f"an environment with the subscribers {ours} cannot take over the state of one with {theirs}"
             )

@@ -232,7 +232,9 @@ def _declare(topic: type, name: str, event: Callable[..., Any]) -> EventDeclarat
     episode = _complete(label, "episode", marks["episode"], wanted)
     step = _complete(label, "step", marks["step"], episode)
     measured = [attribute for attribute in attributes if attribute not in grouping]
-    usual = measured[0] if len(measured) == 1 else "value" if "value" in measured else None
+    usual = "value" if "value" in measured else None
+    if len(measured) == 1:
+        usual = measured[0]
     step = [replace(statistic, input_name=statistic.input_name or usual) for statistic in step]
     for statistic in step:
         if statistic.input_name is None and statistic.reduce is None:

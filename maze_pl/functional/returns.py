@@ -1,9 +1,10 @@
 """Returns and advantages over trajectories with terminal states and time limits anywhere in them.
 
-All three functions solve recursions of the form A_t = x_t + c_t * A_{t+1}, not sequentially but by
-a parallel scan that doubles its span: after k rounds every step has summed 2**k terms (Hillis and
-Steele 1986, https://doi.org/10.1145/7902.7903). This takes log2(T) operations on whole tensors, is
-equally fast on every device, and differentiable.
+`gae` and `lambda_return` solve recursions of the form A_t = x_t + c_t * A_{t+1}, not sequentially
+but by a parallel scan that doubles its span, see `discounted_sum`: after k rounds every step has
+summed 2**k terms (Hillis and Steele 1986, https://doi.org/10.1145/7902.7903). This takes log2(T)
+operations on whole tensors. `n_step_return` adds one reward to the sums of all steps at a time, in
+n - 1 operations. All of them are differentiable.
 """
 
 import torch

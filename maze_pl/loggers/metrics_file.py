@@ -5,6 +5,7 @@ import io
 import math
 import os
 import time
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
@@ -87,35 +88,52 @@ class MetricsFile(Logger):
         """
         if self._module is not None:
             step = self._module.env_steps
-        rows = None if self._columns else self._rows_of_earlier_commands(step)
+        earlier_rows = None if self._columns else self._rows_of_earlier_commands(step)
         is_same = step is not None and self._row.get("step") == step
         row: dict[str, Any] = dict(self._row) if is_same else {"step": step}
         for name, value in metrics.items():
             row[name] = int(value) if isinstance(value, int) else float(value)
-        row[WALL_CLOCK_COLUMN] = 0.0  # known once the rows of earlier commands are
+        row[WALL_CLOCK_COLUMN] = round(self._seconds_before + time.monotonic() - self._began, 3)
         has_new_columns = not row.keys() <= set(self._columns)
         if has_new_columns:
-            rows = self._rows() if rows is None else rows
+            rows = self._rows() if earlier_rows is None else earlier_rows
             if is_same:
-                del rows[-1:]
-            self._columns = list(dict.fromkeys([*self._columns, *(rows[0] if rows else ()), *row]))
-            text = io.StringIO()
-            writer = csv.DictWriter(text, self._columns, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-            write_file(self._path, text.getvalue().encode())
-        row[WALL_CLOCK_COLUMN] = round(self._seconds_before + time.monotonic() - self._began, 3)
+                del rows[-1:]  # it is written again below, with the new values
+            self._rewrite(rows, new_columns=row)
         if has_new_columns or not is_same:
             self._offset = self._path.stat().st_size
+        self._write_last(row)
+        self._row = row
+
+    def _rewrite(self, rows: list[dict[str, Any]], new_columns: Iterable[str]) -> None:
+        """Write the whole file again, with further columns.
+
+        Args:
+            rows: Rows that the file has then.
+            new_columns: Names of columns, also of those that it has already.
+        """
+        names_in_rows = rows[0] if rows else ()
+        self._columns = list(dict.fromkeys([*self._columns, *names_in_rows, *new_columns]))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self._columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_file(self._path, text.getvalue().encode())
+
+    def _write_last(self, row: dict[str, Any]) -> None:
+        """Write the last row, which begins at the offset, in place of what is there.
+
+        Raises:
+            OSError: It cannot be written, for example because the disk is full.
+        """
         try:
             with self._path.open("r+", newline="", encoding="utf-8") as file:
                 file.seek(self._offset)
                 csv.DictWriter(file, self._columns, restval="").writerow(row)
                 file.truncate()
-        except OSError as error:  # the disk is full, for example
+        except OSError as error:
             os.truncate(self._path, self._offset)  # no half row
             raise OSError(error.errno, f"{self._path} cannot be written: {error.strerror}") from error
-        self._row = row
 
     @rank_zero_only
     def _check_file(self) -> None:

@@ -59,9 +59,6 @@ class WandbLog(Dashboard):
         identity = record.get("id") or uuid.uuid4().hex[:8]
         self._logged = record.get("logged", {})
         (self._folder / "wandb").mkdir(parents=True, exist_ok=True)  # else its files would go elsewhere
-        settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has the console output
-        if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
-            settings["x_transaction_log_flush_interval"] = 1.0  # a killed run would lose 15 seconds
         folder = self._folder.resolve()
         mode: Any = os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline")
         self._run = wandb.init(
@@ -73,18 +70,22 @@ class WandbLog(Dashboard):
             mode=mode,
             resume="allow" if record else None,
             reinit="default" if wandb.run is None else "create_new",  # "default" would join that run
-            settings=wandb.Settings(**settings),
+            settings=_settings(wandb),
         )
-        if self._run.offline:  # reading its url would cause a warning
-            self.view_command = f"wandb sync {shlex.quote(self._shown_folder)}/wandb/offline-run-*"
-        elif self._run.url:  # there is none if WANDB_MODE=disabled
-            self.view_command = f"python -m webbrowser {self._run.url}"
+        self.view_command = self._command_to_view()
         self._run.define_metric(X_AXIS)
         self._run.define_metric("*", step_metric=X_AXIS)
         self._keep(identity)
         return self._run
 
+    def _command_to_view(self) -> str:
+        """Return the command to view the run; empty with WANDB_MODE=disabled."""
+        if self._run.offline:  # reading its url would cause a warning
+            return f"wandb sync {shlex.quote(self._shown_folder)}/wandb/offline-run-*"
+        return f"python -m webbrowser {self._run.url}" if self._run.url else ""
+
     def _keep(self, identity: str) -> None:
+        """Record the id of the W&B run and the last env steps of each name, to continue there."""
         write_file(self._record, json.dumps({"id": identity, "logged": self._logged}).encode())
 
     def begin(self, config: str, command: str, env_steps: int) -> None:
@@ -157,6 +158,14 @@ class WandbLog(Dashboard):
         if self._run is not None:
             self._run.finish(exit_code=int(status == "failed"))
             self._run = None
+
+
+def _settings(wandb: Any) -> Any:
+    """Return the settings of W&B for a run of maze_pl."""
+    settings: dict[str, Any] = {"console": "off", "silent": True}  # run.log has the console output
+    if "x_transaction_log_flush_interval" in getattr(wandb.Settings, "model_fields", {}):
+        settings["x_transaction_log_flush_interval"] = 1.0  # a killed run would lose 15 seconds
+    return wandb.Settings(**settings)
 
 
 def is_logged_in() -> bool:

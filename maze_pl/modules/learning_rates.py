@@ -156,11 +156,11 @@ class LearningRates:
         """
         module = self._module
         part: str = group.get("part", group.get("name", ""))
-        own = self._options.groups[group["pattern"]].lr if "pattern" in group else None
-        if own is None:
+        lr_of_pattern = self._options.groups[group["pattern"]].lr if "pattern" in group else None
+        if lr_of_pattern is None:
             rate = module.default_learning_rate_of(part, rate)
-        elif not self._schedulers.is_active:
+        elif not self._schedulers.is_active:  # otherwise they have set the rate of the group
             factor = rate / module.lr if self._is_linear else 1.0
             progress = partial(run_progress, module.trainer)
-            rate = self._options.rate(group["pattern"], own, factor, progress)
+            rate = self._options.rate(group["pattern"], lr_of_pattern, factor, progress)
         return module.learning_rate_of(part, rate)

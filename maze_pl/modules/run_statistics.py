@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,20 +45,31 @@ class SourceStatistics:
         }
 
 
+class _SourceData(NamedTuple):
+    """Data of a source from one rank.
+
+    Attributes:
+        sums: Name of a recorded number -> sum of its values, and of their counts.
+        episodes: Episodes that ended there.
+    """
+
+    sums: dict[str, tuple[float, float]]
+    episodes: Sequence[EpisodeSummary]
+
+
 def episode_means(summaries: Sequence[EpisodeSummary]) -> dict[str, float]:
     """Return means over episodes: "return", and "kpi/<name>" over episodes that have the KPI."""
-    if isinstance(summaries, EpisodeBatch):
-        columns = {"return": summaries.reward, **{f"kpi/{name}": kpi for name, kpi in summaries.kpis.items()}}
-        present = {name: column[~np.isnan(column)].tolist() for name, column in columns.items()}
-        return {name: math.fsum(values) / len(values) for name, values in present.items() if values}
     found: dict[str, list[float]] = {}
-    for summary in summaries:
-        for name, value in {
-            "return": summary.reward,
-            **{f"kpi/{kpi}": v for kpi, v in summary.kpis.items()},
-        }.items():
-            found.setdefault(name, []).append(value)
-    return {name: math.fsum(values) / len(values) for name, values in found.items()}
+    if isinstance(summaries, EpisodeBatch):
+        found["return"] = summaries.reward[~np.isnan(summaries.reward)].tolist()
+        for name, column in summaries.kpis.items():
+            found[f"kpi/{name}"] = column[~np.isnan(column)].tolist()
+    else:
+        for summary in summaries:
+            found.setdefault("return", []).append(summary.reward)
+            for name, value in summary.kpis.items():
+                found.setdefault(f"kpi/{name}", []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in found.items() if values}
 
 
 class RunStatistics:
@@ -113,21 +124,22 @@ class RunStatistics:
         return self._finish([name for name in dict.fromkeys([*self._pending, *self._recorded]) if name != "train"])
 
     def _finish(self, sources: list[str]) -> dict[str, SourceStatistics]:
-        own = {}
+        """Combine what all ranks have of these sources, and of those that other ranks name."""
+        of_this_rank: dict[str, _SourceData] = {}
         for source in sources:
             episodes = fetched_summaries(joined_summaries(self._pending.pop(source, [])))
-            own[source] = self._sums(source), episodes
-        gathered = gather_objects(own)
+            of_this_rank[source] = _SourceData(self._sums(source), episodes)
+        by_source: dict[str, list[_SourceData]] = {}  # of each rank that has the source
+        for of_rank in gather_objects(of_this_rank):
+            for source, data in of_rank.items():
+                by_source.setdefault(source, []).append(data)
         tables = {}
-        for source in dict.fromkeys(name for part in gathered for name in part):
-            of_ranks = [part[source] for part in gathered if source in part]
-            table = tables[source] = self._table(source, joined_summaries([own for _, own in of_ranks]))
-            for name in dict.fromkeys(name for own, _ in of_ranks for name in own):
-                parts = [own[name] for own, _ in of_ranks if name in own]
-                count = math.fsum(part[1] for part in parts)
-                if count > 0:
-                    values = table.values if "/" in name else table.metrics
-                    values[name] = math.fsum(part[0] for part in parts) / count
+        for source, of_ranks in by_source.items():
+            table = self._table(source, joined_summaries([data.episodes for data in of_ranks]))
+            for name, mean in _means([data.sums for data in of_ranks]).items():
+                values = table.values if "/" in name else table.metrics
+                values[name] = mean
+            tables[source] = table
         return tables
 
     def _sums(self, source: str) -> dict[str, tuple[float, float]]:
@@ -189,8 +201,31 @@ class RunStatistics:
         return SourceStatistics(values, episode_means(summaries), plots)
 
 
+def _means(of_ranks: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float]:
+    """Return the mean of each recorded number over all ranks; without those whose count is 0.
+
+    Args:
+        of_ranks: For each rank, name -> sum of values, and of counts.
+    """
+    values: dict[str, list[float]] = {}
+    counts: dict[str, list[float]] = {}
+    for sums in of_ranks:
+        for name, (value, count) in sums.items():
+            values.setdefault(name, []).append(value)
+            counts.setdefault(name, []).append(count)
+    means: dict[str, float] = {}
+    for name in values:
+        total = math.fsum(counts[name])
+        if total > 0:
+            means[name] = math.fsum(values[name]) / total
+    return means
+
+
 def _numbers(recorded: _Recorded) -> tuple[list[float], list[float]]:
-    """Return the values and the counts, each in any order; one transfer fetches all tensors of either."""
+    """Return the values and the counts, each in any order, as only their sums matter.
+
+    One transfer fetches all tensors of either.
+    """
     return _fetched([value for value, _ in recorded]), _fetched([count for _, count in recorded])
 
 

@@ -11,7 +11,7 @@ from torch import nn
 Network = TypeVar("Network", bound=nn.Module)
 
 _NETWORK = "_network_of_target"
-"""Attribute of a target network: its network, in a tuple, as it is not a part of the target."""
+"""Attribute of a target network: its network, in a tuple, as it is not a submodule of it."""
 
 LARGEST_GAP = 0.1
 """Relative difference of weights, lost by rounding, from which `warn_of_rounding` warns."""
@@ -41,13 +41,13 @@ def copies_in_targets(module: nn.Module, layers: Iterable[nn.Module]) -> list[nn
     chosen = {id(layer) for layer in layers}
     copies: list[nn.Module] = []
     for target in module.modules():
-        (network,) = vars(target).get(_NETWORK, (None,))
-        if network is None:
+        if _NETWORK not in vars(target):
             continue
+        (network,) = vars(target)[_NETWORK]
         by_name = dict(target.named_modules())
         for name, part in network.named_modules():
             if id(part) in chosen and name in by_name:
-                chosen.add(id(by_name[name]))
+                chosen.add(id(by_name[name]))  # copies of this copy count, too
                 copies.append(by_name[name])
     return copies
 
@@ -90,11 +90,12 @@ def warn_of_rounding(target: nn.Module, tau: float) -> None:
         target: The target network, or a network of the same precision.
         tau: Fraction of the way in an update, see `soft_update`; 0 is not meant to follow.
     """
-    kinds = {parameter.dtype for parameter in target.parameters() if parameter.is_floating_point()}
-    kind = max(kinds, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
-    gap = torch.finfo(kind).eps / 2 / tau if tau else 0.0
+    dtypes = {parameter.dtype for parameter in target.parameters() if parameter.is_floating_point()}
+    coarsest = max(dtypes, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
+    gap = torch.finfo(coarsest).eps / 2 / tau if tau else 0.0
     if gap > LARGEST_GAP:
-        fault = f"with tau={tau:g}, target networks whose weights are {str(kind).removeprefix('torch.')} hardly follow"
+        name = str(coarsest).removeprefix("torch.")
+        fault = f"with tau={tau:g}, target networks whose weights are {name} hardly follow"
         lost = f"a weight that differs by less than about {gap:.0%} may not move"
         remedy = "choose a precision that keeps weights in float32, such as bf16-mixed, or a larger tau"
         rank_zero_warn(f"{fault}: {lost}; {remedy}")

@@ -166,21 +166,30 @@ def convolution_layers(height: int, width: int) -> dict[str, list[int]]:
         [1, 2]
     """
     if min(height, width) >= _LARGE_IMAGE:
-        channels, kernels, strides, padding = [32, 64, 64], [8, 4, 3], [4, 2, 1], [0, 0, 0]
-        units, most = 256, _LARGE_MAP
+        channels = [32, 64, 64]
+        kernels = [8, 4, 3]
+        strides = [4, 2, 1]
+        padding = [0, 0, 0]
+        units = 256
+        most_pixels = _LARGE_MAP
         for kernel, stride in zip(kernels, strides, strict=True):
-            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            height = (height - kernel) // stride + 1
+            width = (width - kernel) // stride + 1
     else:
-        channels, kernels, strides, padding = [16], [3], [1], [1]
-        units, most = 128, _SMALL_MAP
-        if height * width <= most:
-            channels, kernels, strides, padding = [16, 32], [3, 3], [1, 1], [1, 1]
-    while height * width > most:
+        n_layers = 2 if height * width <= _SMALL_MAP else 1  # which keep the size
+        channels = [16, 32][:n_layers]
+        kernels = [3] * n_layers
+        strides = [1] * n_layers
+        padding = [1] * n_layers
+        units = 128
+        most_pixels = _SMALL_MAP
+    while height * width > most_pixels:  # further layers halve the image
         channels.append(min(64, 2 * channels[-1]))
         kernels.append(3)
         strides.append(2)
         padding.append(1)
-        height, width = (height + 1) // 2, (width + 1) // 2
+        height = (height + 1) // 2
+        width = (width + 1) // 2
     return {
         "hidden_channels": channels,
         "hidden_kernels": kernels,

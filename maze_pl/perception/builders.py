@@ -29,8 +29,9 @@ from maze_pl.perception.template_blocks import BlockEntry, initialise, make_bloc
 class BaseModelBuilder(ABC):
     """Makes networks from shapes of observations; a subclass defines the blocks up to "latent".
 
-    Weights are drawn by `make_module_init_normc`, with norm 0.01 for the heads of policies and 1.0
-    for all other layers, except those that a block sets in `after_initialisation`.
+    Weights are drawn by `make_module_init_normc`, with norm 0.01 for linear heads of policies and
+    1.0 for all other layers, except those that a block sets in `after_initialisation`. Blocks of
+    heads keep the weights with which they are made.
 
     Args:
         modality_config: Modality -> `block_type`, a `PerceptionBlock` class or its path, and

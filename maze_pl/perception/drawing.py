@@ -7,7 +7,7 @@ is imported on drawing.
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise, zip_longest
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -102,6 +102,15 @@ def _count(parameters: Mapping[int, int]) -> str:
 # ---------------------------------------------------------------------------------- as picture
 
 
+class _Place(NamedTuple):
+    """Centre, width and height of a box, in inches."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
 def draw(graph: NetworkGraph, title: str) -> Any:
     """Draw a network: blocks in blue, darker for a greater share of parameters, and tensors in red.
 
@@ -114,8 +123,6 @@ def draw(graph: NetworkGraph, title: str) -> Any:
         file.
     """
     from matplotlib.figure import Figure
-    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-    from matplotlib.path import Path
 
     texts = {box: _lines(graph, box) for box in graph.boxes}
     places, routes = _layout(graph.edges, texts)
@@ -136,12 +143,37 @@ def draw(graph: NetworkGraph, title: str) -> Any:
         yticks=[],
     )
     for route in routes:
-        points = route[:1]
-        for (x0, y0), (x1, y1) in pairwise(route):
-            points += [(x0, (y0 + y1) / 2), (x1, (y0 + y1) / 2), (x1, y1)]
-        path = Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
-        arrow = FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=9, color="#666666")
-        axes.add_patch(arrow)
+        _draw_arrow(axes, route)
+    for box, lines in texts.items():
+        if box is not heading:
+            _draw_frame(axes, places[box], _style(graph, box))
+        _draw_text(axes, places[box], lines)
+    return figure
+
+
+def _draw_arrow(axes: Any, route: list[tuple[float, float]]) -> None:
+    """Draw a curve through points, which is vertical at each of them."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    points = route[:1]
+    for (x0, y0), (x1, y1) in pairwise(route):
+        middle = (y0 + y1) / 2
+        points += [(x0, middle), (x1, middle), (x1, y1)]
+    path = Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
+    axes.add_patch(FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=9, color="#666666"))
+
+
+def _draw_frame(axes: Any, place: _Place, style: dict[str, Any]) -> None:
+    """Draw the frame of a box."""
+    from matplotlib.patches import FancyBboxPatch
+
+    corner = (place.x - place.width / 2, place.y - place.height / 2)
+    axes.add_patch(FancyBboxPatch(corner, place.width, place.height, **style))
+
+
+def _draw_text(axes: Any, place: _Place, lines: Sequence[str]) -> None:
+    """Write lines around the centre of a box, the first one in bold."""
     font = {
         "family": "DejaVu Sans Mono",
         "size": _SIZE,
@@ -149,17 +181,10 @@ def draw(graph: NetworkGraph, title: str) -> Any:
         "va": "center_baseline",
         "color": "black",
     }
-    for box, lines in texts.items():
-        x, y, width, height = places[box]
-        if box is not heading:
-            corner = (x - width / 2, y - height / 2)
-            axes.add_patch(FancyBboxPatch(corner, width, height, **_style(graph, box)))
-        first = y - _LINE * (len(lines) - 1) / 2
-        for index, line in enumerate(lines):
-            weight = "normal" if index else "bold"
-            place = (x, first + _LINE * index)
-            axes.text(*place, line, font, weight=weight, parse_math=False, usetex=False)
-    return figure
+    first = place.y - _LINE * (len(lines) - 1) / 2
+    for index, line in enumerate(lines):
+        weight = "normal" if index else "bold"
+        axes.text(place.x, first + _LINE * index, line, font, weight=weight, parse_math=False, usetex=False)
 
 
 def render(figure: Any, form: str) -> bytes:
@@ -196,15 +221,6 @@ def _width(lines: Sequence[str]) -> float:
     return max(map(len, lines)) * _LETTER + 2 * _PADDING
 
 
-class _Place(NamedTuple):
-    """Centre, width and height of a box, in inches."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-
 def _layout(
     edges: Sequence[tuple[Box, Box]], texts: Mapping[Box, Sequence[str]]
 ) -> tuple[dict[Box, _Place], list[list[tuple[float, float]]]]:
@@ -218,12 +234,8 @@ def _layout(
         The place of each box and of the segments in which edges pass through layers, and the points
         of each edge.
     """
-    last = max(box.layer for box in texts)
-    read = {source for source, _ in edges}
-    layers: dict[Box, int] = {}
-    for box in texts:
-        is_output = box.layer > 0 and box not in read  # outputs are at the bottom
-        layers[box] = last if is_output else box.layer
+    layers = _layers(edges, texts)
+    last = max(layers.values())
     widths = {box: _width(lines) for box, lines in texts.items()}
     chains: list[list[Box]] = []  # boxes and segments along each edge
     for source, target in edges:
@@ -253,10 +265,22 @@ def _layout(
         points = []
         for box in chain:
             top = tops[layers[box]]
-            points += [(xs[box], top - _STEM), (xs[box], top + heights[layers[box]])]
+            bottom = top + heights[layers[box]]
+            points += [(xs[box], top - _STEM), (xs[box], bottom)]
         end = (xs[chain[-1]], tops[layers[chain[-1]]])
-        routes.append([*points[1:-1], end])
+        routes.append([*points[1:-1], end])  # from below the source to the top of the target
     return places, routes
+
+
+def _layers(edges: Sequence[tuple[Box, Box]], boxes: Iterable[Box]) -> dict[Box, int]:
+    """Layer of each box; those that nothing reads, the outputs, are in the last one."""
+    layers = {box: box.layer for box in boxes}
+    last = max(layers.values())
+    read = {source for source, _ in edges}
+    for box in layers:
+        if box.layer > 0 and box not in read:
+            layers[box] = last
+    return layers
 
 
 def _columns(

@@ -62,9 +62,26 @@ class NetworkGraph:
         """Fraction of the network's parameters that belong to a block."""
         return sum(box.parameters.values()) / max(1, sum(self.parameters.values()))
 
-    def add(self, sources: Sequence[Box], *description: Any) -> Box:
-        """Add a box that depends on others."""
-        box = Box(max((source.layer + 1 for source in sources), default=0), *description)
+    def add(
+        self,
+        sources: Sequence[Box],
+        name: str,
+        *,
+        block: str = "",
+        shape: tuple[int, ...] = (),
+        parameters: Mapping[int, int] | None = None,
+    ) -> Box:
+        """Add a box that depends on others: a tensor with a shape, or a block with parameters.
+
+        Args:
+            sources: The boxes that it depends on.
+            name: See `Box`, as for the further arguments.
+            block: Class of the block; empty for a tensor.
+            shape: Shape of the tensor.
+            parameters: Parameters of the block; None for none.
+        """
+        layer = max((source.layer + 1 for source in sources), default=0)
+        box = Box(layer, name, block, shape, parameters or {})
         self.boxes.append(box)
         self.edges.extend((source, box) for source in sources)
         return box
@@ -88,16 +105,15 @@ class NetworkGraph:
             written = dict(zip(module.out_keys, module.out_shapes(), strict=True)) | state
             for key, shape in read.items():
                 if key not in tensors:  # computed outside of the blocks
-                    tensors[key] = self.add((), key, "", shape)
+                    tensors[key] = self.add((), key, shape=shape)
             box = self.add(
                 [tensors[key] for key in read],
                 path[:-1] or "network",
-                type(module).__name__,
-                (),
-                _sizes(module),
+                block=type(module).__name__,
+                parameters=_sizes(module),
             )
             for key, shape in written.items():
-                tensors[key] = self.add([box], key, "", shape)
+                tensors[key] = self.add([box], key, shape=shape)
         else:
             for name, child in module.named_children():
                 self.add_blocks(child, f"{path}{name}.", tensors)
@@ -111,8 +127,13 @@ class NetworkGraph:
             tensors: Key -> box of each output of the network.
         """
         read = [tensors[head], tensors[LATENT]] if exploration.is_gsde else [tensors[head]]
-        box = self.add(read, f"{head}_exploration", type(exploration).__name__, (), _sizes(exploration))
-        self.add([box], head, "", (2 * exploration.n_components,))
+        box = self.add(
+            read,
+            f"{head}_exploration",
+            block=type(exploration).__name__,
+            parameters=_sizes(exploration),
+        )
+        self.add([box], head, shape=(2 * exploration.n_components,))
 
 
 # ------------------------------------------------------------------------------- from networks
@@ -205,7 +226,7 @@ def network_graph(
     graph = NetworkGraph(type(network).__name__, parameters)
     inputs = {name: space.shape or () for name, space in observation_space.items()}
     inputs |= state_shapes(network)
-    tensors = {key: graph.add((), key, "", shape) for key, shape in inputs.items()}
+    tensors = {key: graph.add((), key, shape=shape) for key, shape in inputs.items()}
     graph.add_blocks(network, "", tensors)
     in_blocks: set[int] = set()
     for box in graph.boxes:
@@ -219,9 +240,9 @@ def network_graph(
             if tensor not in read and (key in missing or key not in output):
                 unread.append(tensor)
         name = "network" if others == of_network else "all else"
-        box = graph.add(unread, name, graph.network, (), others)
+        box = graph.add(unread, name, block=graph.network, parameters=others)
         for key in missing:
-            tensors[key] = graph.add([box], key, "", tuple(output[key].shape[1:]))
+            tensors[key] = graph.add([box], key, shape=tuple(output[key].shape[1:]))
     for head, exploration in learned.items():
         graph.add_exploration(head, exploration, tensors)
     return graph

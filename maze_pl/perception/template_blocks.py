@@ -60,17 +60,19 @@ def read_modality(modality: str, entry: Any) -> ReadModality:
         ValueError: It describes no blocks, or a block that cannot be used.
     """
     if is_list(entry):
-        parts = enumerate(entry)
-        return ReadModality([_block_entry(modality, part, index == 0) for index, part in parts], {})
-    is_entry = isinstance(entry, Mapping)
-    heads = entry.get("heads") or {} if is_entry else {}
+        chain = [_block_entry(modality, part, index == 0) for index, part in enumerate(entry)]
+        return ReadModality(chain, {})
+    if not isinstance(entry, Mapping):
+        return ReadModality([_block_entry(modality, entry)], {})  # which refuses it
+    heads = entry.get("heads") or {}
     if not isinstance(heads, Mapping):
         expected = "action heads with block_type and block_params each"
         raise ValueError(f"{modality!r}: heads: expected {expected}, not {heads!r}")
     blocks = {head: _block_entry(f"{modality}: heads: {head}", block) for head, block in heads.items()}
-    if is_entry:
-        entry = {name: value for name, value in entry.items() if name != "heads"}
-    return ReadModality([_block_entry(modality, entry)] if entry or not heads else [], blocks)
+    of_chain = {name: value for name, value in entry.items() if name != "heads"}
+    if heads and not of_chain:
+        return ReadModality([], blocks)
+    return ReadModality([_block_entry(modality, of_chain)], blocks)
 
 
 def _block_entry(modality: str, entry: Any, is_first: bool = True) -> BlockEntry:
@@ -82,8 +84,10 @@ def _block_entry(modality: str, entry: Any, is_first: bool = True) -> BlockEntry
     if not issubclass(block_class, PerceptionBlock):
         needed = "block_type, a PerceptionBlock, and block_params"
         raise ValueError(f"{modality!r} needs {needed}; got {entry}")
+    roles: tuple[str, ...] | None = None
     listed = entry.get("further_inputs")
-    roles = None if listed is None else tuple(as_keys(listed, f"{modality!r}: further_inputs") if listed else ())
+    if listed is not None:
+        roles = tuple(as_keys(listed, f"{modality!r}: further_inputs")) if listed else ()
     return BlockEntry(block_class, entry.get("block_params") or {}, is_first, roles)
 
 

@@ -12,10 +12,18 @@ Columns = dict[str, Any]
 
 def columns_of(record: SpacesTrajectoryRecord) -> dict[StepKey, Columns]:
     """Observation, action and agent of each act, by sub-step; views if possible."""
-    keys, is_single = record.spec.step_keys, len(record.spec.steps) == 1
-    ids = {key: record.agent_id if is_single else record.agent_id[record.key_index == i] for i, key in enumerate(keys)}
-    names = "observation", "action", "agent_id"
-    return {key: dict(zip(names, (record.observation[key], record.action[key], ids[key]), strict=True)) for key in keys}
+    keys = record.spec.step_keys
+    columns = {}
+    for index, key in enumerate(keys):
+        agent_id = record.agent_id
+        if len(keys) > 1:
+            agent_id = agent_id[record.key_index == index]
+        columns[key] = {
+            "observation": record.observation[key],
+            "action": record.action[key],
+            "agent_id": agent_id,
+        }
+    return columns
 
 
 def taken(columns: Columns, rows: Any) -> Columns:

@@ -100,19 +100,25 @@ def read_records(
     """
     deferred_files().flush()  # files of this process that are not on the disk yet
     with open(path, "rb", buffering=1 << 16) as file:  # most episodes take a single read
-        left = end = size = n_unreadable = 0
-        decode = None
-        while decode is None or left > 0 or (left == 0 and end > size):  # the last: whole episodes are missing
+        try:
+            decode = decoders[kind_of(file.read(LINE_LENGTH), decoders)]
+            (end,) = END.unpack(file.read(END.size).ljust(END.size, b"\0"))
+            size = written_size(path)  # after `end`, as another process may be appending
+        except Exception as error:
+            problem = _problem_of(path, error)
+            if damaged is None:
+                raise ValueError(problem) from error
+            damaged.append(problem)
+            return
+        left = size - LINE_LENGTH - END.size  # bytes that follow; negative if they are of no use
+        n_unreadable = 0
+        is_complete = False
+        while not is_complete:
             try:
-                if decode is None:
-                    decode = decoders[kind_of(file.read(LINE_LENGTH), decoders)]
-                    (end,) = END.unpack(file.read(END.size).ljust(END.size, b"\0"))
-                    size, left = 0, -1  # nothing more can be read if the next line fails
-                    size = written_size(path)  # after `end`, as another process may be appending
-                    left = size - LINE_LENGTH - END.size
                 head = file.read(HEAD.size)
                 length, checksum = HEAD.unpack(head.ljust(HEAD.size, b"\xff"))
-                rest, left = left, left - HEAD.size - length
+                rest = left
+                left -= HEAD.size + length
                 if left < 0:
                     raise ValueError("it is cut short: its last episode is not whole")
                 if length == 0:
@@ -124,7 +130,7 @@ def read_records(
                     raise ValueError(f"it is damaged: the checksum {left} bytes before the end is wrong")
                 record = decode(body)
             except Exception as error:  # a forged body may raise anything
-                problem = f"{path}: {error}" if type(error) is ValueError else f"{path} holds no episode: {error!r}"
+                problem = _problem_of(path, error)
                 if damaged is None:
                     raise ValueError(problem) from error
                 n_unreadable += 1
@@ -134,11 +140,17 @@ def read_records(
                     )
                     left = -1
                 damaged.append(problem)
-                if decode is None:
-                    return
             else:
                 n_unreadable = 0
                 yield record
+            is_complete = left < 0 or (left == 0 and end <= size)  # if not, episodes are missing
+
+
+def _problem_of(path: str | Path, error: Exception) -> str:
+    """Describe an error in reading a file; errors other than ValueError come from forged bodies."""
+    if type(error) is ValueError:
+        return f"{path}: {error}"
+    return f"{path} holds no episode: {error!r}"
 
 
 def written_size(path: str | Path) -> int:

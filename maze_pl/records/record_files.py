@@ -98,19 +98,30 @@ class SpacesTrajectoryRecord:
             others: Attributes from `terminated` on, by name.
         """
 
-        def stacked(key: StepKey, place: int, space: spaces.Dict) -> Tree:
-            trees: list[Any] = [act[place] for act in acts if act[0] == key]
+        step_keys, agent_ids, env_times, rewards, actor_done, observations, actions = zip(*acts, strict=True)
+
+        def stacked(key: StepKey, trees: Sequence[Mapping[str, Any]], space: spaces.Dict) -> Tree:
+            of_key = [tree for k, tree in zip(step_keys, trees, strict=True) if k == key]
             arrays = {}
             for name, part in space.spaces.items():
-                array = np.array([tree[name] for tree in trees], part.dtype)
-                arrays[name] = array.reshape(len(trees), *(part.shape or ()))
+                array = np.array([tree[name] for tree in of_key], part.dtype)
+                arrays[name] = array.reshape(len(of_key), *(part.shape or ()))
             return arrays
 
-        keys, *columns = list(zip(*acts, strict=True))[:5]
-        values: list[Any] = [np.array([spec.step_keys.index(key) for key in keys]), *map(np.array, columns, "qqd?")]
-        values.append({key: stacked(key, 5, step.observation_space) for key, step in spec.steps.items()})
-        values.append({key: stacked(key, 6, step.action_space) for key, step in spec.steps.items()})
-        return cls(episode_id, spec, *values, *rest, **others)
+        steps = spec.steps.items()
+        return cls(
+            episode_id,
+            spec,
+            np.array([spec.step_keys.index(key) for key in step_keys]),
+            np.array(agent_ids, np.int64),
+            np.array(env_times, np.int64),
+            np.array(rewards, np.float64),
+            np.array(actor_done, np.bool_),
+            {key: stacked(key, observations, step.observation_space) for key, step in steps},
+            {key: stacked(key, actions, step.action_space) for key, step in steps},
+            *rest,
+            **others,
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a file; it replaces a previous file once it is complete.
@@ -168,17 +179,26 @@ class SpacesTrajectoryRecord:
         Raises:
             Exception: Of any kind, if the bytes are not from `to_bytes`.
         """
-        n, env_time, agent, place, n_spec, n_id, flags = FIXED.unpack_from(body)
-        start, at = FIXED.size + n_spec, FIXED.size + n_spec + n_id
-        spec = _described(bytes(body[FIXED.size : start]), _most_bytes(body))
+        n, last_env_time, agent, place, n_spec, n_id, flags = FIXED.unpack_from(body)
+        end_of_spec = FIXED.size + n_spec
+        at = end_of_spec + n_id  # where the next array begins, or the padding before it
+        spec = _described(bytes(body[FIXED.size : end_of_spec]), _most_bytes(body))
         smallest = min(_act_size(step) for step in spec.steps.values())
         if not 0 < n <= (len(body) - at) // max(1, smallest):
             raise ValueError(f"an episode of {n} acts cannot be in {len(body)} bytes")
-        values: list[Any] = [body[start:at].decode(), spec, *_usual(n)[:-1]]
-        values += [{key: {} for key in spec.steps}, {key: {} for key in spec.steps}]
-        values += [bool(flags & _TERMINATED), bool(flags & _TRUNCATED), env_time]
-        values += [ActorID(spec.step_keys[place], agent) if flags & _GOES_ON else None, {}]
-        record = SpacesTrajectoryRecord(*values)
+        usual = dict(zip(_NAMES, _usual(n), strict=True))
+        record = SpacesTrajectoryRecord(
+            episode_id=body[end_of_spec:at].decode(),
+            spec=spec,
+            **usual,
+            observation={key: {} for key in spec.steps},
+            action={key: {} for key in spec.steps},
+            terminated=bool(flags & _TERMINATED),
+            truncated=bool(flags & _TRUNCATED),
+            last_env_time=last_env_time,
+            last_actor=ActorID(spec.step_keys[place], agent) if flags & _GOES_ON else None,
+            last_observation={},
+        )
         for tree, name, kind, shape in record._arrays(flags):
             at += -at % 8
             is_bool = kind == np.bool_  # a forged byte may be neither 0 nor 1
@@ -230,13 +250,17 @@ class SpacesTrajectoryRecord:
             if self.key_index.min() < 0 or self.key_index.max() >= len(steps):
                 raise ValueError(f"its acts are of sub-steps {np.unique(self.key_index)} out of {len(steps)}")
             counts = np.bincount(self.key_index, minlength=len(steps)).tolist()
-        halves = (self.observation, "observation_space"), (self.action, "action_space")
-        per_key = list(zip(steps.items(), counts, strict=True))
-        trees: list[Any] = [(tree[k], getattr(s, what), (c,)) for tree, what in halves for (k, s), c in per_key]
-        trees += [(self.last_observation, steps[actor.step_key].observation_space, ())] if actor else []
-        for tree, space, count in trees:
-            for name, part in space.spaces.items():
-                yield tree, name, part.dtype.newbyteorder("<"), count + part.shape
+        # dict of arrays, their spaces, and their leading dimensions
+        trees: list[tuple[Tree, spaces.Dict, tuple[int, ...]]] = []
+        for (key, step), count in zip(steps.items(), counts, strict=True):
+            trees.append((self.observation[key], step.observation_space, (count,)))
+        for (key, step), count in zip(steps.items(), counts, strict=True):
+            trees.append((self.action[key], step.action_space, (count,)))
+        if actor is not None:
+            trees.append((self.last_observation, steps[actor.step_key].observation_space, ()))
+        for tree, space, leading in trees:
+            for name, part in cast(Any, space.spaces).items():
+                yield tree, name, part.dtype.newbyteorder("<"), leading + part.shape
 
 
 def _act_size(step: StepSpec) -> int:

@@ -120,18 +120,24 @@ def full_name(statistic: str, metrics: Metrics) -> str:
         ConfigurationError: No run has logged it; the message names similar ones.
     """
     known = known_statistics(metrics)
-    if statistic in known:
-        return statistic
-    source, _, rest = statistic.partition("/")
-    for short, long in _SHORT.items():
-        if rest.startswith(short) and f"{source}_{rest.replace(short, long, 1)}" in known:
-            return f"{source}_{rest.replace(short, long, 1)}"
+    for name in (statistic, spelled_out(statistic)):
+        if name in known:
+            return name
     short_names = [name for full in known if (name := short_name(full)) != full]
     hint = (
         suggestion(statistic, [*known, *short_names])
         or f"; they have {', '.join(known[:5])} and {max(0, len(known) - 5)} more"
     )
     raise ConfigurationError(f"no run has logged the statistic {statistic!r}{hint}")
+
+
+def spelled_out(statistic: str) -> str:
+    """Return the full name of `<source>/return` or `<source>/kpi/NAME`; other names unchanged."""
+    source, _, rest = statistic.partition("/")
+    for short, long in _SHORT.items():
+        if rest.startswith(short):
+            return f"{source}_{rest.replace(short, long, 1)}"
+    return statistic
 
 
 def short_name(statistic: str) -> str:

@@ -13,6 +13,7 @@ from maze_pl.runs.intervals import Interval, estimate
 from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.seed_results import FINAL_FILE
 from maze_pl.runs.step_units import step_units_of
+from maze_pl.runs.tables import number_text
 
 _HEAD: Final = ("episodes", "mean", "95% interval", "IQM", "95% interval of the IQM")
 _PAGE: Final = "comparison.html"
@@ -22,9 +23,8 @@ _KPI: Final = "_BaseEnvEvents/kpi/mean/"
 
 def number(value: Any) -> str:
     """Format a number of a file; empty for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        return ""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 1000 else f"{value:,.4g}"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number_text(value) if is_number else ""
 
 
 def interval_text(interval: Interval | Any) -> str:
@@ -155,11 +155,7 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
         runs: Run directories.
         folder: Folder of the comparison; None looks in these folders.
     """
-    file = None if folder is None else folder / COMPARISON
-    for place in (path, *runs):
-        found = sorted([*place.glob(COMPARISON), *place.glob(f"*/{COMPARISON}")])
-        if file is None and found:
-            file = max(found, key=lambda path: path.stat().st_mtime)
+    file = _comparison_file((path, *runs)) if folder is None else folder / COMPARISON
     target = shlex.quote(str(path / "comparison"))
     command = f"maze-pl compare {shlex.quote(str(path))} --baseline random --to {target}"
     command += trust_option(runs[0])
@@ -174,14 +170,7 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     winner = content.get("winner")
     sentence = f"Best by {content.get('metric')}: {winner}" if winner else "No policy is better than all others."
     parts: list[Content] = [element("p", element("b", sentence)), table(["entry", "metric", *_HEAD], rows, 2)]
-    differences = _difference_rows(content)
-    if differences:
-        parts.append(element("h3", "Differences on the same episodes"))
-    for name, is_chosen in (("improvement", True), ("a higher value", False)):
-        shown = [row for row in differences if (row[2] == str(content.get("metric"))) == is_chosen]
-        if shown:
-            head = ["entry", "baseline", "metric", "difference", "95% interval"]
-            parts.append(table([*head, f"probability of {name}", "episodes needed"], shown, 3))
+    parts += _difference_tables(content)
     played = f"{number(content.get('n_episodes'))} episodes of each, from seed {content.get('seed')}; {file}"
     parts.append(element("p", played, class_="muted"))
     if (file.parent / _PAGE).is_file():
@@ -190,6 +179,29 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     if isinstance(content.get("command"), str):
         parts.append(folded("command", element("pre", element("code", content["command"]))))
     return section(title, *parts)
+
+
+def _comparison_file(folders: Sequence[Path]) -> Path | None:
+    """Return the newest results of a comparison in or below the first folder that has any."""
+    for folder in folders:
+        found = sorted([*folder.glob(COMPARISON), *folder.glob(f"*/{COMPARISON}")])
+        if found:
+            return max(found, key=lambda path: path.stat().st_mtime)
+    return None
+
+
+def _difference_tables(content: Mapping[str, Any]) -> list[Content]:
+    """Return the differences by the metric of the winner and by others, if any, with a heading."""
+    differences = _difference_rows(content)
+    if not differences:
+        return []
+    parts: list[Content] = [element("h3", "Differences on the same episodes")]
+    for name, is_chosen in (("improvement", True), ("a higher value", False)):
+        shown = [row for row in differences if (row[2] == str(content.get("metric"))) == is_chosen]
+        if shown:
+            head = ["entry", "baseline", "metric", "difference", "95% interval"]
+            parts.append(table([*head, f"probability of {name}", "episodes needed"], shown, 3))
+    return parts
 
 
 def _entry_rows(content: Any) -> list[list[Content]]:

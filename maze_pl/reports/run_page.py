@@ -1,9 +1,12 @@
 """The page of a run, or of the runs of several seeds: its configuration, its results, and parts that are missing."""
 
+from __future__ import annotations
+
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.file_facts import git_text
@@ -26,10 +29,13 @@ from maze_pl.reports.html_parts import (
 )
 from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, number
 from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
-from maze_pl.reports.run_groups import grouped_runs
+from maze_pl.reports.run_groups import RunGroup, grouped_runs
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.seed_results import read_values
 from maze_pl.runs.step_units import step_unit_of
+
+if TYPE_CHECKING:
+    from maze_pl.reports.curves import Metrics
 
 _VIEW: Final = "view.html"
 _LARGEST_PICTURE: Final = 5_000_000
@@ -143,8 +149,7 @@ def _runs(reported: ReportedRuns) -> Markup:
 def _curves(reported: ReportedRuns) -> Markup:
     """Return the learning curves."""
     from maze_pl.events.display import require_matplotlib
-    from maze_pl.reports.chart_drawing import draw_charts, inline_svg
-    from maze_pl.reports.curves import chart, default_statistics, known_statistics, read_all, short_name
+    from maze_pl.reports.curves import read_all
 
     runs = []
     notes: list[Content] = []
@@ -164,24 +169,30 @@ def _curves(reported: ReportedRuns) -> Markup:
         metrics = read_all(groups)
     except ConfigurationError as error:
         return section("Curves", missing(str(error)))
+    charts = _charts(groups, metrics)
+    if not charts:
+        notes.append(missing("metrics.csv has no values yet."))
+    shown = element("div", joined(charts), class_="charts")
+    more = f"maze-pl plot {shlex.quote(str(reported.path))} --statistic NAME"
+    return section("Curves", *notes, shown, folded("other statistics", code(more)))
+
+
+def _charts(groups: Sequence[RunGroup], metrics: Metrics) -> list[Content]:
+    """Draw the default statistics of groups of runs, returns of training, and KPIs."""
+    from maze_pl.reports.chart_drawing import draw_charts, inline_svg
+    from maze_pl.reports.curves import chart, default_statistics, known_statistics, short_name
+
+    known = known_statistics(metrics)
     names = default_statistics(metrics)
-    names += [name for name in known_statistics(metrics) if name.endswith("train_BaseEnvEvents/reward/mean")]
-    names += [name for name in known_statistics(metrics) if _KPI in name and not name.startswith("train_")]
-    charts = []
+    names += [name for name in known if name.endswith("train_BaseEnvEvents/reward/mean")]
+    names += [name for name in known if _KPI in name and not name.startswith("train_")]
+    charts: list[Content] = []
     for name in list(dict.fromkeys(names))[:_MOST_CHARTS]:
         drawn = chart(groups, metrics, name, "env_steps")
         if drawn.bands:
-            charts.append(
-                element(
-                    "div", Markup(inline_svg(draw_charts([drawn], _CHART), escaped(f"curve of {short_name(name)}")))
-                )
-            )
-    if not charts:
-        notes.append(missing("metrics.csv has no values yet."))
-    more = f"maze-pl plot {shlex.quote(str(reported.path))} --statistic NAME"
-    return section(
-        "Curves", *notes, element("div", joined(charts), class_="charts"), folded("other statistics", code(more))
-    )
+            svg = inline_svg(draw_charts([drawn], _CHART), escaped(f"curve of {short_name(name)}"))
+            charts.append(element("div", Markup(svg)))
+    return charts
 
 
 def _networks(run: Path) -> Markup:

@@ -34,8 +34,11 @@ _ENVIRONMENT = "maze_pl"
 _TRAINED = "trained."
 _STEPS = "num_env_steps_sampled_lifetime"
 _LIFETIME = f"env_runners--{_STEPS}"
-_LEARNER_STATISTICS = {"default_optimizer_learning_rate": "learning_rate"}
-_LEARNER_STATISTICS |= {"gradients_default_optimizer_global_norm": "grad_norm", "mean_kl_loss": "kl"}
+_LEARNER_STATISTICS = {
+    "default_optimizer_learning_rate": "learning_rate",
+    "gradients_default_optimizer_global_norm": "grad_norm",
+    "mean_kl_loss": "kl",
+}
 """Names in RLlib -> names of the same statistics in maze_pl."""
 _NOT_LOGGED = ("num_", "module_train_batch_size", "weights_seq_no", "diff_num_grad_updates")
 """First letters of statistics that say nothing about learning."""

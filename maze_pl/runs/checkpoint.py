@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
+from maze_pl.config.assembling import require_single_run
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import WEIGHTS_ONLY, RunConfiguration, checkpoint_entry, wrapper_statistics
 from maze_pl.system.atomic_files import replaced
@@ -44,20 +44,6 @@ def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "
             return path
     require_single_run(Path(location))
     raise ConfigurationError(f"there is no checkpoint: none of {', '.join(map(str, paths))} is a file")
-
-
-def require_single_run(folder: Path) -> None:
-    """Refuse a folder of several runs, where one is needed.
-
-    Raises:
-        ConfigurationError: It holds the runs of several seeds, or the trials of a sweep.
-    """
-    if (folder / SEEDS_FILE).is_file():
-        known = ", ".join(str(run) for run in sorted(folder.glob("seed_*[0-9]"))) or "there is none yet"
-        raise ConfigurationError(f"{folder} holds the runs of several seeds: name one of them ({known})")
-    if (folder / SWEEP_FILE).is_file():
-        remedy = f"name one of them, such as {folder / 'trial_0000'}; `maze-pl sweep --show` lists them"
-        raise ConfigurationError(f"{folder} holds the trials of a sweep: {remedy}")
 
 
 def best_or_last(run_dir: str | Path) -> Path:

@@ -1,6 +1,7 @@
 """Policies from instances, classes, names and configuration."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,30 +36,10 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
     """
     if isinstance(policy, str):
         policy = Factory(policy)
-    target = policy
     if isinstance(policy, Factory):
-        named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
-        path = named.get(policy.class_path, policy.class_path)
-        try:
-            target = import_object(path)
-        except ImportError as error:
-            known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
-            fault = f"no policy {policy.class_path!r} for {name_of(env)}: {error}"
-            raise ValueError(f"{fault}; {known}") from error
-        policy = replace(policy, class_path=path)
+        policy = _with_class_path(policy, env)
     if isinstance(policy, type) or not isinstance(policy, Policy):
-        available = {
-            "action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()},
-            "masks": {key: step.masks for key, step in spec.steps.items()},
-            "spec": spec,
-            "env": env,
-        }
-        configured = {**getattr(policy, "init_args", {}), **getattr(policy, "keywords", {})}
-        names = inspect.signature(target).parameters.keys() & available.keys() - configured
-        try:
-            policy = policy(**{name: available[name] for name in names})
-        except UntrustedError as error:  # of `maze_pl.load`, which takes options of the policy
-            raise UntrustedError(error.fault, _TRUST_REMEDY) from None
+        policy = _made(policy, spec, env)
     if isinstance(policy, nn.Module):
         policy = getattr(policy, "policy", policy)  # of an algorithm
     if isinstance(policy, BundlePolicy):
@@ -68,3 +49,37 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
     if not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r} is not a policy: it has no method act")
     return policy
+
+
+def _with_class_path(factory: Factory, env: Any) -> Factory:
+    """Replace `random` and `heuristic` by the class paths that they stand for.
+
+    Raises:
+        ValueError: There is no such class or function.
+    """
+    named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
+    path = named.get(factory.class_path, factory.class_path)
+    try:
+        import_object(path)
+    except ImportError as error:
+        known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
+        fault = f"no policy {factory.class_path!r} for {name_of(env)}: {error}"
+        raise ValueError(f"{fault}; {known}") from error
+    return replace(factory, class_path=path)
+
+
+def _made(maker: Callable[..., Any], spec: Spec, env: Any) -> Any:
+    """Call a class, function or factory with what it takes of spec, spaces, masks and environment."""
+    available = {
+        "action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()},
+        "masks": {key: step.masks for key, step in spec.steps.items()},
+        "spec": spec,
+        "env": env,
+    }
+    target = import_object(maker.class_path) if isinstance(maker, Factory) else maker
+    configured = {**getattr(maker, "init_args", {}), **getattr(maker, "keywords", {})}
+    names = inspect.signature(target).parameters.keys() & available.keys() - configured
+    try:
+        return maker(**{name: available[name] for name in names})
+    except UntrustedError as error:  # of `maze_pl.load`, which takes options of the policy
+        raise UntrustedError(error.fault, _TRUST_REMEDY) from None

@@ -114,7 +114,11 @@ class _RecordingEnvs:
         env = ours.TimeLimitWrapper(env.env, self.max_steps or sys.maxsize)
         recorders: dict[str, Any] = {}
         if not {"states", "gifs", "frames"}.isdisjoint(self.record):
-            writer = GifFiles() if "gifs" in self.record else KeptFrames() if "frames" in self.record else None
+            writer: Any = None
+            if "gifs" in self.record:
+                writer = GifFiles()
+            elif "frames" in self.record:
+                writer = KeptFrames()
             env = ours.TrajectoryRecordingWrapper(env, writer)
             recorders["states"] = env.trajectories
         if "events" in self.record:

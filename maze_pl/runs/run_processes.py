@@ -53,7 +53,8 @@ class RunProcesses:
         self._outputs: dict[int, RunOutput] = {}
 
     def __enter__(self) -> Self:
-        self._signals.deferred = self._signals.is_reported = True
+        self._signals.deferred = True
+        self._signals.is_reported = True
         self._signals.on_signal = self.send_signal
         return self
 

@@ -32,10 +32,9 @@ class BestOf(SearchMethod):
         best: list[PlannedAct] = []
         best_total = float("-inf")
         n_played = 0
-        while n_played < (self._options.simulations or n_played + 1):
-            n_more = _AT_ONCE
-            if self._options.simulations is not None:
-                n_more = min(n_more, self._options.simulations - n_played)
+        budget = self._options.simulations  # None if only time is limited
+        while budget is None or n_played < budget:
+            n_more = _AT_ONCE if budget is None else min(_AT_ONCE, budget - n_played)
             for total, acts in self._episodes(decision, n_played, n_more):
                 if total > best_total:
                     best_total = total

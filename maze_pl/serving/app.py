@@ -159,11 +159,12 @@ class DecisionServer:
             content = decoded(body, request.headers.get("content-type", ""))
             if "state" in content:
                 raise RequestError("an episode has its state on the server; leave out state", "state")
-            checked = served.checked(content, {})
+            checked = served.checked(content, {})  # without a state, to learn who acts
             if checked.is_batch:
                 raise RequestError("an episode takes one observation at a time", "observation")
             actor = (checked.step_key, int(checked.agent_id[0]))
-            if state := episode.state_of(*actor):
+            state = episode.state_of(*actor)
+            if state:
                 checked = served.checked(content, state)
             decision = await self._batcher.decide(served, checked)
             if episode.state_shapes != served.state_shapes:

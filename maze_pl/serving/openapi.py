@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ _REFUSALS: Final = {
     "422": "A field is wrong; `field` names it.",
 }
 _REFUSALS_OF_ACTS: Final = [code for code in _REFUSALS if code != "403"]
+_EPISODE: Final = {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
 def _array(item: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
@@ -114,6 +115,35 @@ def _object(description: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": description, "content": {JSON: {"schema": schema}}}
 
 
+def _act(steps: Sequence[Mapping[str, Any]], max_batch: int, in_episode: bool) -> dict[str, Any]:
+    """Description of a request for a decision.
+
+    Args:
+        steps: The sub-steps in the manifest.
+        max_batch: Largest number of observations of a request.
+        in_episode: Whether the server keeps the policy states.
+    """
+    schemas = []
+    for step in steps:
+        schemas += _requests(step, max_batch, len(steps) == 1, in_episode)
+    decision = {"action": {"type": "object"}, "state": {"type": "object"}, "parameters": {"type": "object"}}
+    decided = _object("The decision: head -> action, and the new policy state if there is one.", decision)
+    decided["content"][NPZ] = {"schema": {"type": "string", "format": "binary"}}
+    body = {"required": True, "content": {JSON: {"schema": {"anyOf": schemas}}}}
+    if not in_episode:
+        return {
+            "summary": "Decide on an observation, or on a batch",
+            "requestBody": body,
+            "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS),
+        }
+    return {
+        "summary": "Decide on the next observation of an episode",
+        "parameters": [_EPISODE],
+        "requestBody": body,
+        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS, "404"),
+    }
+
+
 def description_of(manifest: Mapping[str, Any], max_batch: int, with_token: bool) -> dict[str, Any]:
     """Describe a server.
 
@@ -123,37 +153,22 @@ def description_of(manifest: Mapping[str, Any], max_batch: int, with_token: bool
         with_token: Whether requests need a token.
     """
     steps = manifest["steps"]
-    schemas: dict[bool, list[Any]] = {False: [], True: []}
-    for in_episode, listed in schemas.items():
-        for step in steps:
-            listed += _requests(step, max_batch, len(steps) == 1, in_episode)
-    decision = {"action": {"type": "object"}, "state": {"type": "object"}, "parameters": {"type": "object"}}
-    decided = _object("The decision: head -> action, and the new policy state if there is one.", decision)
-    decided["content"][NPZ] = {"schema": {"type": "string", "format": "binary"}}
-    act: dict[str, Any] = {
-        "summary": "Decide on an observation, or on a batch",
-        "requestBody": {"required": True, "content": {JSON: {"schema": {"anyOf": schemas[False]}}}},
-        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS),
-    }
-    episode = {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    act_in_episode: dict[str, Any] = {
-        "summary": "Decide on the next observation of an episode",
-        "parameters": [episode],
-        "requestBody": {"required": True, "content": {JSON: {"schema": {"anyOf": schemas[True]}}}},
-        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS, "404"),
-    }
     begun = _object("The episode has begun.", {"episode": {"type": "string"}, "max_age": {"type": "number"}})
     text = {"description": "Metrics of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     ended = {"204": {"description": "The episode has ended."}}
     paths: dict[str, Any] = {
-        "/act": {"post": act},
+        "/act": {"post": _act(steps, max_batch, in_episode=False)},
         "/episodes": {
             "post": {"summary": "Begin an episode", "responses": _answers({"201": begun}, "401", "503")},
         },
         "/episodes/{episode}": {
-            "delete": {"summary": "End an episode", "parameters": [episode], "responses": _answers(ended, "401", "404")}
+            "delete": {
+                "summary": "End an episode",
+                "parameters": [_EPISODE],
+                "responses": _answers(ended, "401", "404"),
+            }
         },
-        "/episodes/{episode}/act": {"post": act_in_episode},
+        "/episodes/{episode}/act": {"post": _act(steps, max_batch, in_episode=True)},
         "/health": {"get": {"summary": "State of the server", "responses": {"200": _object("It decides.", {})}}},
         "/spec": {"get": {"summary": "Manifest", "responses": _answers({"200": _object("Manifest.", {})}, "401")}},
         "/metrics": {"get": {"summary": "Metrics", "responses": _answers({"200": text}, "401")}},

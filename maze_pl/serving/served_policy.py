@@ -105,14 +105,16 @@ class ServedPolicy:
         observation, n_observations, is_batch = self._observation(step_key, content.get("observation"))
         deterministic = _flag(content, "deterministic", True)
         return CheckedRequest(
-            step_key,
-            deterministic,
-            observation,
-            self._state(step["state"], content.get("state") if state is None else state, n_observations, is_batch),
-            self._uniforms(step["n_uniforms"], content.get("uniforms"), n_observations, is_batch),
-            self._agent_id(step["separate_networks"], content.get("agent_id"), n_observations, is_batch),
-            is_batch,
-            _flag(content, "with_parameters", False),
+            step_key=step_key,
+            deterministic=deterministic,
+            observation=observation,
+            state=self._state(
+                step["state"], content.get("state") if state is None else state, n_observations, is_batch
+            ),
+            uniforms=self._uniforms(step["n_uniforms"], content.get("uniforms"), n_observations, is_batch),
+            agent_id=self._agent_id(step["separate_networks"], content.get("agent_id"), n_observations, is_batch),
+            is_batch=is_batch,
+            with_parameters=_flag(content, "with_parameters", False),
         )
 
     def _step_key(self, given: Any) -> StepKey:

@@ -33,7 +33,7 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and print the address."""
+        """Begin to listen, print the address, and report that the server listens."""
         await super().startup(sockets)
         assert sockets is not None
         address, port = sockets[0].getsockname()[:2]
@@ -69,8 +69,9 @@ def serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]
     return asyncio.run(_serve(server, host, port, hangups))
 
 
-async def _serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]) -> int:
-    config = uvicorn.Config(
+def _config_of(server: DecisionServer, host: str, port: int) -> uvicorn.Config:
+    """Return the options of uvicorn."""
+    return uvicorn.Config(
         server.app,
         host=host,
         port=port,
@@ -83,6 +84,27 @@ async def _serve(server: DecisionServer, host: str, port: int, hangups: Collecti
         timeout_graceful_shutdown=_SECONDS_TO_FINISH,
         server_header=False,
     )
+
+
+def _socket_of(config: uvicorn.Config) -> socket.socket:
+    """Return a socket that is bound to the address.
+
+    Raises:
+        ConfigurationError: The address cannot be used.
+    """
+    try:
+        bound = config.bind_socket()
+    except SystemExit:  # uvicorn has logged the reason
+        fault = f"port {config.port} of {config.host} cannot be used"
+        raise ConfigurationError(f"{fault}: choose another one by --port") from None
+    # Connections inherit it; without it, the kernel delays the end of an answer by 40 ms.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
+async def _serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]) -> int:
+    """Run a server in the event loop; see `serve`."""
+    config = _config_of(server, host, port)
     received: list[int] = []
     reloads: set[asyncio.Task[None]] = set()
 
@@ -107,13 +129,7 @@ async def _serve(server: DecisionServer, host: str, port: int, hangups: Collecti
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     loop.add_signal_handler(signal.SIGHUP, reload)
-    try:
-        sockets = [config.bind_socket()]
-    except SystemExit:  # uvicorn has logged the reason
-        raise ConfigurationError(f"port {port} of {host} cannot be used: choose another one by --port") from None
-    # Connections inherit it; without it, the kernel delays the end of an answer by 40 ms.
-    sockets[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    await running.serve(sockets=sockets)
+    await running.serve(sockets=[_socket_of(config)])
     return received[0] if received else 0
 
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from maze_pl.reports.curves import spelled_out
 from maze_pl.sweeps.search_space import Choice, Parameter, Range
-from maze_pl.sweeps.sweep_file import Objective, SweepPlan
-
-_SHORT = {"return": "BaseEnvEvents/reward/mean", "kpi/": "BaseEnvEvents/kpi/mean/"}
+from maze_pl.sweeps.sweep_file import SweepPlan
 
 
 def write_hparams_view(folder: Path, plan: SweepPlan) -> None:
@@ -23,7 +22,10 @@ def write_hparams_view(folder: Path, plan: SweepPlan) -> None:
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
     from torch.utils.tensorboard import SummaryWriter
 
-    metrics = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=_tag(objective))) for objective in plan.objectives]
+    metrics = []
+    for objective in plan.objectives:
+        tag = spelled_out(objective.metric)
+        metrics.append(api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag)))
     experiment = api_pb2.Experiment(
         hparam_infos=[_column(parameter, api_pb2) for parameter in plan.parameters],
         metric_infos=metrics,
@@ -33,15 +35,6 @@ def write_hparams_view(folder: Path, plan: SweepPlan) -> None:
     writer: Any = SummaryWriter(str(folder))
     writer._get_file_writer().add_summary(Summary(value=[value]))
     writer.close()
-
-
-def _tag(objective: Objective) -> str:
-    """Return the tag of an objective in TensorBoard."""
-    source, _, rest = objective.metric.partition("/")
-    for short, long in _SHORT.items():
-        if rest.startswith(short):
-            return f"{source}_{rest.replace(short, long, 1)}"
-    return objective.metric
 
 
 def _column(parameter: Parameter, api: Any) -> Any:

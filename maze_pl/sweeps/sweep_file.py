@@ -116,8 +116,9 @@ class SweepPlan:
     def _monitored(self, command: Sequence[str]) -> list[str]:
         """Return the options by which `best.ckpt` holds the policy that the objective judges.
 
-        There are none for the default objective, unless the configuration has another one, for
-        values that are not those of evaluations, and if the sweep has options of `best_checkpoint`.
+        None are needed if the last evaluation counts, for values that are not those of evaluations,
+        if the sweep itself has options of `best_checkpoint`, and for the default objective unless
+        the configuration monitors another value.
 
         Args:
             command: The command line of a trial without these options.
@@ -221,14 +222,11 @@ def _found_beside(path: Path, name: Any) -> Any:
 
 
 def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a sweep file with options of the command line.
+    """Return the content of a sweep file with options of the command line, not checked yet.
 
     Args:
         content: The content.
         changes: Key -> value; `search.<option>` and `options.<option>` change one of them.
-
-    Raises:
-        ConfigurationError: A key does not exist.
     """
     changed = dict(content)
     for key, value in changes.items():

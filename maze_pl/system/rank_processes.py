@@ -146,27 +146,39 @@ def naming_lost_ranks(launcher: Any) -> Iterator[None]:
         raise
     except Exception as error:
         is_ending.acquire()
-        is_lost = _is_lost_connection(error)
-        lost = ""
-        if watched is not None:
-            lost = watched.lost_rank() if is_lost else ""
-            watched.end_others()
-            if is_lost and watched.stopped_by:
-                raise StoppedBySignal(watched.stopped_by) from None
-        if not is_lost:
+        if not _is_lost_connection(error):
+            if watched is not None:
+                watched.end_others()
             raise
-        if not lost and is_launched_rank():
-            lost = _left_to_main_process()
-        if lost:
-            raise LostProcessError(f"{lost}; all other ranks were stopped") from None
-        said = re.search(r"\] (.*? \[\S*?\]:\d+)", str(error))
-        reason = said[1] if said else str(error).partition("\n")[0]
-        which = f"another rank has ended, or cannot be reached from rank {distributed.get_rank()}"
-        raise LostProcessError(f"{which} ({reason}); this rank ends as well") from None
+        raise _lost_rank_error(error, watched) from None
     finally:
         is_ending.acquire(blocking=False)
         if watched is not None:
             watched.mark_end()
+
+
+def _lost_rank_error(error: Exception, watched: WatchedLauncher | None) -> LostProcessError | StoppedBySignal:
+    """Return the error that names the rank whose death has closed a connection.
+
+    Args:
+        error: Error of the connection.
+        watched: Launcher of the other ranks of this machine, which are ended; None if this process
+            has not launched any.
+    """
+    lost = ""
+    if watched is not None:
+        lost = watched.lost_rank()
+        watched.end_others()
+        if watched.stopped_by:
+            return StoppedBySignal(watched.stopped_by)
+    if not lost and is_launched_rank():
+        lost = _left_to_main_process()
+    if lost:
+        return LostProcessError(f"{lost}; all other ranks were stopped")
+    said = re.search(r"\] (.*? \[\S*?\]:\d+)", str(error))
+    reason = said[1] if said else str(error).partition("\n")[0]
+    which = f"another rank has ended, or cannot be reached from rank {distributed.get_rank()}"
+    return LostProcessError(f"{which} ({reason}); this rank ends as well")
 
 
 def _report_killed_main_process(mark: str, is_ending: threading.Lock) -> None:

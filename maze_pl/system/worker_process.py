@@ -125,11 +125,13 @@ def _work(
         signal.signal(number, lambda number, _: end_if_forked(process, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_OVER)
     Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
-    served, pickled = None, dumps if long_jobs else pickle.dumps
+    served: Any = None
+    pickled = dumps if long_jobs else pickle.dumps
     try:
         os.environ.clear()  # of the variables of the time at which the fork server was started
         os.environ.update(environment)
-        make, read = connection.recv_bytes(), _messages(connection).__next__
+        make = connection.recv_bytes()
+        read = _messages(connection).__next__  # returns None when the other side has hung up
         if long_jobs:  # a thread drains messages, so that the sender never blocks
             queue: SimpleQueue[Any] = SimpleQueue()
             Thread(target=deque, args=(map(queue.put, _messages(connection)), 0), daemon=True).start()

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents import StateCritic, TorchActorCritic, TorchPolicy
@@ -54,7 +55,7 @@ def decisions_of(agent: Any, record: SpacesTrajectoryRecord, temperature: float 
         if isinstance(policy, TorchPolicy):
             heads = {key: _of_policy(policy, key, record, temperature) for key in record.spec.step_keys}
         elif isinstance(policy, HasProbabilities):
-            heads = {key: _of_others(policy, key, record, temperature) for key in record.spec.step_keys}
+            heads = {key: _of_custom_policy(policy, key, record, temperature) for key in record.spec.step_keys}
         else:
             return None
         critic = networks.critic if isinstance(networks, TorchActorCritic) else None
@@ -97,55 +98,72 @@ def _described(joint: DictProbabilityDistribution, n_acts: int) -> dict[str, Hea
     return described
 
 
-def _of_others(
+def _of_custom_policy(
     policy: HasProbabilities, key: StepKey, record: SpacesTrajectoryRecord, temperature: float
 ) -> dict[str, HeadDecisions]:
-    """Return the probabilities of a custom policy."""
-    acts = acts_of(record, key)
-    if not len(acts):
+    """Return the probabilities of all heads of a sub-step for other policies than `TorchPolicy`."""
+    n_acts = len(acts_of(record, key))
+    if not n_acts:
         return {}
-    found: dict[str, HeadDecisions] = {}
-    for head, given in _probabilities(policy, key, record, temperature).items():
+    described: dict[str, HeadDecisions] = {}
+    for head, probabilities in _probabilities(policy, key, record, temperature).items():
         space = record.spec.steps[key].action_space[head]
-        choices = given if isinstance(given, list) else [np.asarray(given)]
-        start = getattr(space, "start", 0)
-        if np.shape(choices[0]) == (len(acts), *(space.shape or ())) and not isinstance(given, list):  # of bits
-            bits = choices[0].reshape(len(acts), -1)
-            probabilities = np.stack((1.0 - bits, bits), axis=-1).reshape(len(acts), -1)
-            most_likely = (choices[0] > 0.5).astype(np.float32)
-        else:
-            probabilities = np.concatenate(choices, axis=1)
-            indices = np.stack([choice.argmax(axis=1) for choice in choices], axis=-1)
-            most_likely = (indices.reshape(len(acts), *(space.shape or ())) + start).astype(np.float32)
-        found[head] = HeadDecisions(type(policy).__name__, most_likely, probabilities)
-    return found
+        described[head] = _of_custom_head(type(policy).__name__, space, probabilities, n_acts)
+    return described
+
+
+def _of_custom_head(family: str, space: spaces.Space[Any], probabilities: Any, n_acts: int) -> HeadDecisions:
+    """Return the most likely actions of a discrete head, and the probabilities of its options.
+
+    Args:
+        family: Name of the distributions.
+        space: Action space of the head.
+        probabilities: As `TorchPolicy.probabilities` returns them: [acts, options]; for bits,
+            [acts, *shape] probabilities of being set; or a list of [acts, options], one a choice.
+        n_acts: Number of acts.
+    """
+    shape = (n_acts, *(space.shape or ()))
+    if not isinstance(probabilities, list) and np.shape(probabilities) == shape:  # of bits
+        is_set = np.asarray(probabilities)
+        bits = is_set.reshape(n_acts, -1)
+        of_options = np.stack((1.0 - bits, bits), axis=-1).reshape(n_acts, -1)
+        return HeadDecisions(family, (is_set > 0.5).astype(np.float32), of_options)
+    choices = probabilities if isinstance(probabilities, list) else [np.asarray(probabilities)]
+    indices = np.stack([choice.argmax(axis=1) for choice in choices], axis=-1)
+    most_likely = indices.reshape(shape) + getattr(space, "start", 0)
+    return HeadDecisions(family, most_likely.astype(np.float32), np.concatenate(choices, axis=1))
 
 
 def _probabilities(
     policy: HasProbabilities, key: StepKey, record: SpacesTrajectoryRecord, temperature: float
 ) -> dict[str, Any]:
-    """Return what a custom policy says of all acts of a sub-step; one with a state is asked act after act."""
+    """Return the probabilities of all acts of a sub-step by head, as a custom policy computes them.
+
+    A policy without a state gets all acts at once. One with a state gets the first acts of all
+    agents, then the second acts of those that act again with the states after the first, and so on.
+    """
     agents = record.agent_id[acts_of(record, key)]
     observation = record.observation[key]
+    # rows of the acts of each agent
     sequences = [np.flatnonzero(agents == agent) for agent in np.unique(agents)]
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     asked: list[Array] = []
     state: dict[str, Array] | None = None
-    for place in range(max(len(rows) for rows in sequences)):
-        still_acts = [len(rows) > place for rows in sequences]
-        rows = np.array([rows[place] for rows in sequences if len(rows) > place])
+    for turn in range(max(len(sequence) for sequence in sequences)):
+        still_acts = [len(sequence) > turn for sequence in sequences]
         if state is not None:
             state = {name: values[still_acts] for name, values in state.items()}
-        sequences = [rows for rows in sequences if len(rows) > place]
+        sequences = [sequence for sequence in sequences if len(sequence) > turn]
+        rows = np.array([sequence[turn] for sequence in sequences])
         seen = {name: values[rows] for name, values in observation.items()}
-        batch = PolicyBatch(key, seen, agents[rows], state, np.full(len(rows), place == 0))
+        batch = PolicyBatch(key, seen, agents[rows], state, np.full(len(rows), turn == 0))
         state = _state_after(policy, batch)
-        if place == 0 and state is None:
+        if turn == 0 and state is None:
             return policy.probabilities(PolicyBatch(key, observation, agents), temperature)
-        found.append(policy.probabilities(batch, temperature))
+        answers.append(policy.probabilities(batch, temperature))
         asked.append(rows)
     order = np.argsort(np.concatenate(asked))
-    return {head: _in_order([part[head] for part in found], order) for head in found[0]}
+    return {head: _in_order([answer[head] for answer in answers], order) for head in answers[0]}
 
 
 def _state_after(policy: HasProbabilities, batch: PolicyBatch) -> dict[str, Array] | None:
@@ -219,7 +237,7 @@ def _in_parts(
     network: nn.Module,
     key: StepKey,
     record: SpacesTrajectoryRecord,
-    more: Mapping[str, Array] | None = None,
+    further: Mapping[str, Array] | None = None,
     like: nn.Module | None = None,
 ) -> list[tuple[Array, Any]]:
     """Evaluate the acts of a sub-step in parts: sequences of actors, or as many as fit in memory.
@@ -230,14 +248,14 @@ def _in_parts(
         network: The network, to see whether it is recurrent.
         key: The step key.
         record: The episode.
-        more: Further observations, [acts of the step key, ...].
-        like: Module with parameters of the type of the state; the network if None.
+        further: Further observations, [acts of the step key, ...].
+        like: Module with parameters of the type of policy states; the network if None.
 
     Returns:
         For each part, the rows among the acts of the step key, and the result.
     """
     agents = record.agent_id[acts_of(record, key)]
-    observation = {**record.observation[key], **(more or {})}
+    observation = {**record.observation[key], **(further or {})}
     shapes = state_shapes(network)
     state: dict[str, Tensor] = {}
     if shapes:

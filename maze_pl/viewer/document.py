@@ -99,7 +99,18 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
 
 
 class _Acts:
-    """Acts of an episode, as arrays [acts]."""
+    """Acts of an episode, as arrays [acts].
+
+    Attributes:
+        env_step: Environment step of each act.
+        key_index: Place of its step key in `step_keys`.
+        agent: Id of its agent.
+        step_reward: Reward that the environment returned.
+        reward: Reward of its actor, if rewards are attributed; else the same.
+        step_keys: All step keys.
+        n_env_steps: Number of environment steps, which may be more than those with acts.
+        end: `terminated`, `truncated` or `unfinished`.
+    """
 
     def __init__(self, env_step: Any, key_index: Any, agent: Any, step_reward: Any, step_keys: list[StepKey]) -> None:
         self.env_step = np.asarray(env_step, np.int64)

@@ -144,7 +144,11 @@ def _given(sources: Sequence[Any], agent: Any) -> list[Episode]:
 
 def _with_parts(episodes: list[Episode], env: Any, pictures: bool, arguments: dict[str, Any]) -> list[Episode]:
     """Return the episodes with the renderer and KPIs of an environment."""
-    sample = make_wrapped(env) if callable(env) else ArrayMazeEnv(env) if isinstance(env, ArrayEnv) else env
+    sample = env
+    if callable(env):
+        sample = make_wrapped(env)
+    elif isinstance(env, ArrayEnv):
+        sample = ArrayMazeEnv(env)
     parts: dict[str, Any] = {"kpi_calculator": sample.get_kpi_calculator(), "renderer_arguments": arguments}
     parts["renderer"] = sample.get_renderer() if pictures else None
     if callable(env):

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import importlib.util
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 REWARD: Final = f"{BaseEnvEvents.__name__}.reward"
 SHARE: Final = f"{RewardShareEvents.__name__}.share"
 _ANY_LENGTH: Final = 2**53
-_N_IDENTITY: Final = 3  # columns before the attributes: episode, its start, environment time
+_IDENTITY: Final = ("episode_id", "episode_started", "env_time")
+"""Columns of an event log before those of the attributes."""
 
 
 class EpisodeEvents:
@@ -43,10 +44,11 @@ class EpisodeEvents:
         found: list[tuple[int, int, dict[str, Any]]] = []  # environment time, number of the name, attributes
         for name, columns, cells in rows:
             self.names.append(name)
-            attributes = [column.removesuffix("_") if column[:-1] in columns else column for column in columns]
+            attributes = [_attribute_of(column, columns) for column in columns][len(_IDENTITY) :]
             for row in cells:
-                named = dict(zip(attributes[_N_IDENTITY:], row[_N_IDENTITY:], strict=True))
-                found.append((int(row[2]), len(self.names) - 1, named))
+                _, _, env_time = row[: len(_IDENTITY)]
+                named = dict(zip(attributes, row[len(_IDENTITY) :], strict=True))
+                found.append((int(env_time), len(self.names) - 1, named))
         rewards = [time for time, name, _ in found if self.names[name] == REWARD]
         first = min(rewards, default=0)  # the simulation's clock need not begin at 0
         found.sort(key=lambda event: event[0])
@@ -83,6 +85,11 @@ class EpisodeEvents:
         }
 
 
+def _attribute_of(column: str, columns: Collection[str]) -> str:
+    """Return the attribute in a column, which ends in `_` to differ from another column."""
+    return column.removesuffix("_") if column[:-1] in columns else column
+
+
 def rows_of_states(record: StateTrajectoryRecord) -> list[EventRows]:
     """Return the events of a state record as rows by kind."""
     kinds: dict[str, EventRows] = {}
@@ -90,7 +97,7 @@ def rows_of_states(record: StateTrajectoryRecord) -> list[EventRows]:
         for event in step.events:
             name = f"{event.topic.__name__}.{event.event.__name__}"
             attributes = list(declarations(event.topic)[event.event.__name__].signature.parameters)
-            columns = dict.fromkeys(("episode_id", "episode_started", "env_time", *attributes), "")
+            columns = dict.fromkeys((*_IDENTITY, *attributes), "")
             rows = kinds.setdefault(name, (name, columns, []))[2]
             values = [plain(event.attributes[attribute]) for attribute in attributes]
             rows.append((record.episode_id, None, event.env_time, *values))
@@ -123,30 +130,47 @@ def _episodes_of_folder(folder: Path) -> dict[tuple[str, float], list[EventRows]
     """
     episodes: dict[tuple[str, float], list[EventRows]] = {}
     for path in sorted(folder.glob("*.csv")):
-        try:
-            text = path.read_bytes().decode("utf-8")
-            complete = text[: text.rfind("\n") + 1]  # without a row that is being written
-            lines = [line for line in csv.reader(io.StringIO(complete, newline="")) if line]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"the event log {path} cannot be read: {error}") from error
+        lines = _complete_lines(path)
         if not lines:
             continue
         columns = dict.fromkeys(lines[0], "")
-        if list(columns)[:_N_IDENTITY] != ["episode_id", "episode_started", "env_time"]:
-            raise ConfigurationError(f"{path} is not an event log: its columns are {list(columns)}")
-        for line in lines[1:]:
-            is_whole = len(line) == len(columns) and _is_number(line[1])
-            if not is_whole or not line[2].lstrip("-").isdigit():
-                raise ConfigurationError(f"the event log {path} is damaged: it has the row {line}")
-        attributes = [_values(cells) for cells in list(zip(*lines[1:], strict=True))[_N_IDENTITY:]]
+        cells_of_rows = lines[1:]
+        _require_event_log(path, list(columns), cells_of_rows)
+        cells_of_columns = list(zip(*cells_of_rows, strict=True))
+        attributes = [_values(cells) for cells in cells_of_columns[len(_IDENTITY) :]]
         by_episode: dict[tuple[str, float], list[tuple[Any, ...]]] = {}
-        for place, line in enumerate(lines[1:]):
-            started = float(line[1] or 0)
-            row = (line[0], started, int(line[2]), *(column[place] for column in attributes))
-            by_episode.setdefault((line[0], started), []).append(row)
+        for place, cells in enumerate(cells_of_rows):
+            episode_id, started_text, env_time = cells[: len(_IDENTITY)]
+            started = float(started_text or 0)
+            row = (episode_id, started, int(env_time), *(column[place] for column in attributes))
+            by_episode.setdefault((episode_id, started), []).append(row)
         for episode, rows in by_episode.items():
             episodes.setdefault(episode, []).append((path.stem, columns, rows))
     return episodes
+
+
+def _complete_lines(path: Path) -> list[list[str]]:
+    """Read the cells of a CSV file by line, without empty and incomplete lines.
+
+    Raises:
+        ConfigurationError: It is not CSV in UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+        complete = text[: text.rfind("\n") + 1]
+        return [line for line in csv.reader(io.StringIO(complete, newline="")) if line]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the event log {path} cannot be read: {error}") from error
+
+
+def _require_event_log(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Raise ConfigurationError if a file is not an event log, or has a damaged row."""
+    if tuple(columns[: len(_IDENTITY)]) != _IDENTITY:
+        raise ConfigurationError(f"{path} is not an event log: its columns are {columns}")
+    for row in rows:
+        is_whole = len(row) == len(columns)
+        if not is_whole or not _is_number(row[1]) or not row[2].lstrip("-").isdigit():
+            raise ConfigurationError(f"the event log {path} is damaged: it has the row {row}")
 
 
 def _is_number(cell: str) -> bool:

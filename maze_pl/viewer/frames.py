@@ -31,14 +31,17 @@ def with_frames(make_env: Callable[[], Any]) -> Callable[[], Any] | None:
     """
     if not isinstance(make_env, Factory):
         return None
-    given = make_env.init_args.get("render_mode") or make_env.dict_kwargs.get("render_mode")
+    given_mode = make_env.init_args.get("render_mode") or make_env.dict_kwargs.get("render_mode")
+    if given_mode is not None:
+        return None
     parameters = inspect.signature(import_object(make_env.class_path)).parameters
-    changed = None
     if "render_mode" in parameters:
-        changed = replace(make_env, init_args={**make_env.init_args, "render_mode": MODE})
+        drawing = replace(make_env, init_args={**make_env.init_args, "render_mode": MODE})
     elif any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        changed = replace(make_env, dict_kwargs={**make_env.dict_kwargs, "render_mode": MODE})
-    return changed if changed is not None and given is None and _draws(changed) else None
+        drawing = replace(make_env, dict_kwargs={**make_env.dict_kwargs, "render_mode": MODE})
+    else:
+        return None
+    return drawing if _draws(drawing) else None
 
 
 def _draws(make_env: Callable[[], Any]) -> bool:

@@ -41,7 +41,13 @@ def observations_of(record: SpacesTrajectoryRecord, key: StepKey) -> dict[str, d
 
 
 def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict[str, Any]:
-    """Return an observation [rows, *shape]."""
+    """Return the entry of an observation of an episode document.
+
+    Args:
+        space: Its space.
+        values: [rows, *shape] observations.
+        is_mask: Whether it is the mask of an action head.
+    """
     shape = tuple(space.shape or ())
     low, high = _range(space)
     content: dict[str, Any] = {"kind": "", "shape": list(shape), "low": low, "high": high, "labels": None}
@@ -56,7 +62,7 @@ def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict
         shape = (n_matrices, *shape[-2:]) if n_matrices <= _MOST_MATRICES else (math.prod(shape[:-1]), shape[-1])
         content["shape"] = list(shape)
         values = values.reshape(len(values), *shape)
-    kind = ("scalar", "vector", "matrix", "matrix")[len(shape)]
+    kind = {0: "scalar", 1: "vector"}.get(len(shape), "matrix")
     if isinstance(space, spaces.Discrete):
         kind = "discrete"
     if is_mask:
@@ -121,6 +127,9 @@ def _range(space: spaces.Space[Any]) -> tuple[float | None, float | None]:
         return 0.0, float((space.start + space.nvec).max() - 1)
     if not isinstance(space, spaces.Box) or not space.low.size:
         return None, None
-    low = float(space.low.min())
-    high = float(space.high.max())
-    return tuple(finite(bound) if abs(bound) < _LARGEST_BOUND else None for bound in (low, high))  # type: ignore[return-value]
+    return _told_bound(float(space.low.min())), _told_bound(float(space.high.max()))
+
+
+def _told_bound(bound: float) -> float | None:
+    """Return a bound that tells something about the range of values; None for others."""
+    return finite(bound) if abs(bound) < _LARGEST_BOUND else None

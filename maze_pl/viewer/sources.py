@@ -4,8 +4,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
+from maze_pl.config.assembling import require_single_run
 from maze_pl.config.factories import Factory
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
@@ -13,7 +14,7 @@ from maze_pl.config.trust import Trust, extend_import_path, import_folders
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import BEST, LAST, checkpoint_digest, require_single_run
+from maze_pl.runs.checkpoint import BEST, LAST, checkpoint_digest
 from maze_pl.runs.loading import load
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.rollout_table import EPISODES_FILE, EpisodeRow, read_episode_table
@@ -77,34 +78,61 @@ def _is_run(path: Path) -> bool:
 
 def _read(path: Path, options: PlayOptions) -> list[Episode]:
     """Return the episodes of a rollout's folder, or of a folder or file of records."""
-    if not path.exists():
-        raise ConfigurationError(
-            f"{path} does not exist: name a run directory, a rollout's folder or a file of episodes"
-        )
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.suffix in _RECORDS)
-    if path.is_file() and path.suffix not in _RECORDS:
-        raise ConfigurationError(f"{path} is not a file of episodes: those of maze_pl end in {' or '.join(_RECORDS)}")
-    skipped = 0
+    files = _record_files(path)
     if not options.trust:
-        skipped = sum(file.suffix == ".states" for file in files)
-        files = [file for file in files if file.suffix != ".states"]
-    if skipped:
-        reason = "reading them runs whatever code they hold"
-        remedy = "repeat the command with --trust (trust=True in Python) if you know who wrote them"
-        if not files:
-            raise ConfigurationError(f"{path} has only state records, which are left out: {reason}; {remedy}")
-        sys.stderr.write(f"maze-pl: state records, and with them pictures, are left out: {reason}; {remedy}\n")
+        files = _without_states(files, path)
     require_single_run(path)
-    if not files and (path / RUN_CONFIG).is_file() and not (path / EPISODES_FILE).is_file():
-        raise ConfigurationError(f"the run {path} has no checkpoint yet, so that its agent cannot play")
     if not files:
-        known = "a run directory of `maze-pl fit`, a folder of `maze-pl rollout`, or files of records"
-        raise ConfigurationError(f"there is nothing to view in {path}: it is not {known}")
+        _refuse_without_records(path)
     origin = _Origin.of(path, options)
     episodes = _episodes(_limited(files, origin, options), origin)
     for episode in episodes:
         episode.renderer_arguments = options.renderer_arguments or {}
     return episodes
+
+
+def _record_files(path: Path) -> list[Path]:
+    """Return the files of records at a path: itself, or all below a folder, in order.
+
+    Raises:
+        ConfigurationError: The path does not exist, or is another file.
+    """
+    if not path.exists():
+        expected = "name a run directory, a rollout's folder or a file of episodes"
+        raise ConfigurationError(f"{path} does not exist: {expected}")
+    if not path.is_file():
+        return sorted(file for file in path.rglob("*") if file.suffix in _RECORDS)
+    if path.suffix not in _RECORDS:
+        raise ConfigurationError(f"{path} is not a file of episodes: those of maze_pl end in {' or '.join(_RECORDS)}")
+    return [path]
+
+
+def _without_states(files: Sequence[Path], path: Path) -> list[Path]:
+    """Return files of records without those of states; say so if there are any.
+
+    Args:
+        files: Files of records.
+        path: Path that the user named, for messages.
+
+    Raises:
+        ConfigurationError: No others are left.
+    """
+    kept = [file for file in files if file.suffix != ".states"]
+    if len(kept) < len(files):
+        reason = "reading them runs whatever code they hold"
+        remedy = "repeat the command with --trust (trust=True in Python) if you know who wrote them"
+        if not kept:
+            raise ConfigurationError(f"{path} has only state records, which are left out: {reason}; {remedy}")
+        sys.stderr.write(f"maze-pl: state records, and with them pictures, are left out: {reason}; {remedy}\n")
+    return kept
+
+
+def _refuse_without_records(path: Path) -> NoReturn:
+    """Raise ConfigurationError for a run that has no checkpoint, or another path without records."""
+    if (path / RUN_CONFIG).is_file() and not (path / EPISODES_FILE).is_file():
+        raise ConfigurationError(f"the run {path} has no checkpoint yet, so that its agent cannot play")
+    known = "a run directory of `maze-pl fit`, a folder of `maze-pl rollout`, or files of records"
+    raise ConfigurationError(f"there is nothing to view in {path}: it is not {known}")
 
 
 def _limited(files: Sequence[Path], origin: "_Origin", options: PlayOptions) -> list[Record]:

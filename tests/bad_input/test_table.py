@@ -169,7 +169,7 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         ("converted_more", [], ["by Converted is a dict with ['goal', 'position', 'speed']", "['goal', 'position']"]),
         ("actor_of_another_sub_step", [], ["actor_id() names sub-step 'cut'; declared are [0]"]),
         ("make_nothing", [], ["None"]),
-        ("make_text", [], ["make_text", "function that returns Env, and whose annotation says so (-> Env)"]),
+        ("make_text", [], ["make_text", "function that returns an environment, and whose annotation says so, such as -> MazeEnv"]),
         ("Missing", [], ["Missing"]),
     ]
 ] + [
@@ -188,7 +188,7 @@ WRAPPERS: list[tuple[list[str], list[str]]] = [
     for wrappers, parts in [
         (node("gymnasium.wrappers.TimeLimit", max_episode_steps=3), ["gymnasium.wrappers.TimeLimit", "not a Wrapper"]),
         (node("maze_pl.envs.make_gym_maze_env", name="CartPole-v1"), ["make_gym_maze_env", "not a Wrapper of maze_pl"]),
-        (node("torch.nn.Linear", out_features=3), ["torch.nn.Linear", "subclass of Env"]),
+        (node("torch.nn.Linear", out_features=3), ["torch.nn.Linear", "subclass of Env or ArrayEnv"]),
         (node(f"{OURS}.NoDictSpacesWrapper"), ["NoDictSpacesWrapper", "must be a Dict space, not Box"]),
         (node(f"{OURS}.DictActionWrapper"), ["DictActionWrapper", "entry 'action' of type Dict"]),
         (
@@ -230,7 +230,7 @@ FILES: list[tuple[list[str], list[str]]] = [
         ]
     ),
     ([*FIT, "--config", "itself.yaml"], ["refers to itself"]),
-    ([*FIT, "--config", "deep.yaml"], ["nested too deeply"]),
+    ([*FIT, "--config", "deep.yaml"], ["deep.yaml cannot be read", "nesting depth"]),
     ([*FIT, "--config", "number.yaml"], ["model", "got 3"]),
     ([*FIT, "--config", "section.yaml"], ["'modle.init_args.lr'", "did you mean model"]),
     ([*FIT, "--config", "option.yaml"], ["'trainer.max_epoch'", "did you mean trainer.max_epochs"]),

@@ -29,6 +29,18 @@ class Drawn(NamedTuple):
     reprioritise: Callable[[dict[StepKey, Tensor]], None]
 
 
+class _Part(NamedTuple):
+    """Minibatches of a sub-step, as far as one storage has provided them.
+
+    Attributes:
+        acts: [U, B_part, ...].
+        places: [U, B_part] places of the acts in the storage.
+    """
+
+    acts: TransitionBatch
+    places: Array
+
+
 class ReplayBuffer:
     """Storages of transitions: for each sub-step a ring, and one for demonstrations if they are stored separately.
 
@@ -115,39 +127,42 @@ class ReplayBuffer:
             batch_size: Acts of each sub-step in a minibatch.
         """
         drawn = {key: self._draw(storages, n_updates, batch_size) for key, storages in self._storages.items()}
-        acts = {}
-        for key, ((one, _), *others) in drawn.items():
-            acts[key] = mapped(lambda *x: torch.cat(x, 1), one, *(acts for acts, _ in others)) if others else one
+        acts = {key: _joined(parts) for key, parts in drawn.items()}
         return Drawn(acts, partial(self._reprioritise, drawn))
 
-    def _draw(
-        self, storages: list[ReplayStorage], n_updates: int, batch_size: int
-    ) -> list[tuple[TransitionBatch, Array]]:
+    def _draw(self, storages: list[ReplayStorage], n_updates: int, batch_size: int) -> list[_Part]:
         """Draw minibatches of a sub-step; an empty storage leaves its share to the other."""
         sizes = [batch_size - self._n_demonstrated, self._n_demonstrated]
         if not all(map(len, storages)):
-            sizes = [batch_size * (len(one) > 0) for one in storages]
-        drawn = zip(storages, sizes, strict=False)
-        return [one.sample(n_updates, size, self.generator) for one, size in drawn]
+            sizes = [batch_size if len(one) else 0 for one in storages]
+        parts = []
+        for storage, size in zip(storages, sizes, strict=False):
+            parts.append(_Part(*storage.sample(n_updates, size, self.generator)))
+        return parts
 
-    def _reprioritise(
-        self,
-        drawn: dict[StepKey, list[tuple[TransitionBatch, Array]]],
-        errors: dict[StepKey, Tensor],
-    ) -> None:
-        """Pass the TD errors of drawn acts on to their storages."""
+    def _reprioritise(self, drawn: dict[StepKey, list[_Part]], errors: dict[StepKey, Tensor]) -> None:
+        """Pass the TD errors of drawn acts on to their storages.
+
+        Args:
+            drawn: Parts of the minibatches, by step key.
+            errors: By step key, [U, B].
+
+        Raises:
+            ValueError: The errors of a sub-step are missing, or have another shape.
+        """
         for key, parts in drawn.items():
-            expected = parts[0][1].shape[0], sum(places.shape[1] for _, places in parts)
+            expected = len(parts[0].places), sum(part.places.shape[1] for part in parts)
             found = tuple(errors[key].shape) if key in errors else None
             if found != expected and expected[1]:
                 came = "none" if found is None else f"a tensor of shape {list(found)}"
                 remedy = "give the TD errors [U, B] of all acts of the batch"
                 raise ValueError(f"reprioritise wants errors {list(expected)} of {key!r}, got {came}: {remedy}")
         self.has_errors = True
-        for key, error in errors.items():
-            for storage, (_, places) in zip(self._storages[key], drawn[key], strict=True):
-                part, error = error.tensor_split([places.shape[1]], 1)
-                storage.reprioritise(places, part)
+        for key, of_key in errors.items():
+            remaining = of_key
+            for storage, part in zip(self._storages[key], drawn[key], strict=True):
+                of_part, remaining = remaining.tensor_split([part.places.shape[1]], 1)
+                storage.reprioritise(part.places, of_part)
 
     # --------------------------------------------------------------------------------------------------- state
 
@@ -188,3 +203,12 @@ class ReplayBuffer:
             if storage.capacity == capacity:
                 return storage
         return self._make_storage(self._steps[key], capacity)
+
+
+def _joined(parts: list[_Part]) -> TransitionBatch:
+    """Join the acts of the parts of minibatches, [U, B, ...]."""
+    if len(parts) == 1:
+        return parts[0].acts
+    acts = [part.acts for part in parts]
+    joined: TransitionBatch = mapped(lambda *tensors: torch.cat(tensors, 1), *acts)
+    return joined

@@ -15,7 +15,8 @@ from maze_pl.envs.contract import MAX_ACTS_PER_ENV_STEP, EnvContractError, descr
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.topics import StatisticsError
 
-_N_STANDSTILLS = 3
+_N_STANDSTILLS = 3  # episodes without an environment step: more than chance
+_ADVANCE = "raise env_time in the act that completes an environment step"
 
 
 def as_numpy(array: Any) -> Array:
@@ -91,7 +92,7 @@ class ArrayChecks:
                 raise self._untimed_steps("reset")
             times = as_numpy(result.env_time)[which]
             if times.any():
-                n = int(which[times != 0][0]) + self._first_env_index
+                n = self._number_of(which, times != 0)
                 came = f"reset of {self._name} returned env_time {times[times != 0][0]} for environment {n}"
                 raise EnvContractError(f"{came}; expected 0: it counts the environment steps of the episode")
 
@@ -152,6 +153,15 @@ class ArrayChecks:
             came = f"{name} of {self._name} is {describe(array if array is None else numbers)}"
             raise EnvContractError(f"{came}; expected {what} of shape ({self._n_envs},), one for each environment")
 
+    def _number_of(self, which: Array | slice, is_wrong: Array) -> int:
+        """Return the number of the first of some environments that is wrong, for messages.
+
+        Args:
+            which: The environments.
+            is_wrong: [n] bool, for each of them.
+        """
+        return int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
+
     def require_flat(self, is_flat: bool) -> None:
         """Require that every act completes an environment step, as there is no environment time."""
         if not is_flat:
@@ -167,16 +177,16 @@ class ArrayChecks:
             ends: [n] bool, whether their episodes ended.
         """
         if (steps < 0).any():
-            n = int(np.arange(self._n_envs)[which][steps < 0][0]) + self._first_env_index
+            n = self._number_of(which, steps < 0)
             raise EnvContractError(f"env_time of environment {n} of {self._name} went back within an episode")
         if self._spec.is_flat and not steps.all():
-            n = int(np.arange(self._n_envs)[which][steps == 0][0]) + self._first_env_index
+            n = self._number_of(which, steps == 0)
             fault = f"env_time of environment {n} of {self._name} did not advance in an act"
             raise EnvContractError(f"{fault}; with a single actor, each act completes at least one environment step")
         idle = np.where(steps > 0, 0, self._n_idle[which] + 1)
         self._n_idle[which] = idle
         if idle.max(initial=0) > MAX_ACTS_PER_ENV_STEP:
-            n = int(np.arange(self._n_envs)[which][idle.argmax()]) + self._first_env_index
+            n = self._number_of(which, idle == idle.max())
             fault = f"environment {n} of {self._name} has made {MAX_ACTS_PER_ENV_STEP} acts"
             raise EnvContractError(f"{fault} without environment time advancing; {_ADVANCE}")
         if self._n_standstills is None:
@@ -203,12 +213,12 @@ class ArrayChecks:
         keys, agents = next_key[which], next_agent[which]
         is_wrong = (keys < 0) | (keys >= len(self._spec.step_keys))
         if is_wrong.any():
-            n = int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
+            n = self._number_of(which, is_wrong)
             declared = f"declared are {len(self._spec.step_keys)} sub-steps: {self._spec.step_keys}"
             raise EnvContractError(f"next_key of environment {n} of {self._name} is {keys[is_wrong][0]}; {declared}")
         is_wrong = (agents < 0) | (agents >= self._agent_limits[keys])
         if is_wrong.any():
-            n = int(np.arange(self._n_envs)[which][is_wrong][0]) + self._first_env_index
+            n = self._number_of(which, is_wrong)
             key = self._spec.step_keys[keys[is_wrong][0]]
             came = f"next_agent of environment {n} of {self._name} is {agents[is_wrong][0]}"
             count = self._spec.steps[key].n_agents
@@ -251,14 +261,12 @@ class ArrayChecks:
         values = array[which]
         is_wrong = values.astype(dtype) != values
         if is_wrong.any():
-            place = np.argwhere(is_wrong)[0]
-            n = int(np.arange(self._n_envs)[which][place[0]]) + self._first_env_index
-            came = f"{what} of environment {n} of {self._name} has the value {values[tuple(place)]}"
+            n = self._number_of(which, is_wrong.reshape(len(values), -1).any(axis=1))
+            came = f"{what} of environment {n} of {self._name} has the value {values[is_wrong][0]}"
             raise EnvContractError(f"{came}, which its type {dtype} cannot hold; declare a space of type {array.dtype}")
 
     def _check_bounds(self, array: Array, space: spaces.Space[Any], what: str, which: Array | slice) -> None:
         """Require that the values lie in their space; NaN is left to whoever uses them."""
-        numbers = np.arange(self._n_envs)[which]
         values = array[which]
         if isinstance(space, spaces.Box):
             is_inside = ((values >= space.low) & (values <= space.high)) | np.isnan(values)
@@ -268,9 +276,9 @@ class ArrayChecks:
             is_inside = (values >= space.start) & (values < space.start + space.nvec)
         else:
             is_inside = (values == 0) | (values == 1)
-        is_wrong = ~is_inside.reshape(len(numbers), -1).all(axis=1)
+        is_wrong: Array = np.asarray(~is_inside.reshape(len(values), -1).all(axis=1))
         if is_wrong.any():
-            n = int(numbers[is_wrong][0]) + self._first_env_index
+            n = self._number_of(which, is_wrong)
             came = f"{what} of environment {n} of {self._name} is {values[is_wrong][0].tolist()}"
             raise EnvContractError(f"{came}, which is not in {space}")
 
@@ -295,6 +303,3 @@ class ArrayChecks:
                 raise StatisticsError(f"{came} for {len(ended)} episodes; return one number for each, NaN for no value")
             refuse_infinite_kpi(name, values, ended + self._first_env_index)
         return {name: arrays[name] for name in names if name in arrays}  # tables have this order
-
-
-_ADVANCE = "raise env_time in the act that completes an environment step"

@@ -240,9 +240,10 @@ class ArrayEnv(ABC):
         """
         own = self.state_dict()
         nested = {part.name for part in nested_values(self._attributes())} & own.keys()
-        absent = set() if nested & state.keys() else nested
+        absent = set() if nested & state.keys() else nested  # states of earlier versions hold none of them
         made_later = {name: state[name] for name in state.keys() - own.keys() if self._is_new(name, state[name])}
-        if (own.keys() ^ state.keys()) - self._given_arrays.keys() - absent - made_later.keys():
+        differing = own.keys() ^ state.keys()
+        if differing - self._given_arrays.keys() - absent - made_later.keys():
             came = f"{sorted(state)}, but {type(self).__name__} has {sorted(own)}"
             raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
         for name, array in self._given_arrays.items():

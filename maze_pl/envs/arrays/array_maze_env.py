@@ -358,12 +358,14 @@ class ArrayMazeEnv(MazeEnv):
     """
 
     def __init__(self, env: ArrayEnv) -> None:
-        acts: dict[StepKey, ActionConversionInterface] = {}
+        action_conversions: dict[StepKey, ActionConversionInterface] = {}
         for key, space in env.action_spaces_dict.items():
-            acts[key] = _SameAction(space, env.action_masks_dict.get(key, {}))
-        sees = {key: _SameObservation(space) for key, space in env.observation_spaces_dict.items()}
+            action_conversions[key] = _SameAction(space, env.action_masks_dict.get(key, {}))
+        observation_conversions: dict[StepKey, ObservationConversionInterface] = {}
+        for key, space in env.observation_spaces_dict.items():
+            observation_conversions[key] = _SameObservation(space)
         core_env = ArrayCoreEnv(env)
-        super().__init__(core_env, acts, sees)
+        super().__init__(core_env, action_conversions, observation_conversions)
         if isinstance(env, ArrayWrapper):
             self._base_events = _EnvRewards(self._base_events, core_env)
         self.array_env = env

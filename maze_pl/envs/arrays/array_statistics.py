@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -187,8 +187,7 @@ class ArrayStatistics:
         if not self._ended:
             none = np.zeros(0, np.int64)
             return EpisodeBatch(none, none, none, np.zeros(0))
-        names = dict.fromkeys(name for part in self._ended for name in part)
-        numbers = {name: np.concatenate([_of_part(part, name) for part in self._ended]) for name in names}
+        numbers = _joined(self._ended)
         order = _order_of(numbers["env_index"] - self._first_env_index, numbers["episode_index"], self._n_envs)
         numbers = {name: values[order] for name, values in numbers.items()}
         for log in self._logs():
@@ -199,12 +198,12 @@ class ArrayStatistics:
         statistics |= self._action_columns()
         statistics |= self._further_columns(order)
         batch = EpisodeBatch(
-            numbers["env_index"],
-            numbers["episode_index"],
-            numbers["env_steps"],
-            numbers["reward"],
-            kpis,
-            statistics,
+            env_index=numbers["env_index"],
+            episode_index=numbers["episode_index"],
+            env_steps=numbers["env_steps"],
+            reward=numbers["reward"],
+            kpis=kpis,
+            statistics=statistics,
         )
         self._ended = []
         self._n_ended = 0
@@ -306,9 +305,16 @@ def _order_of(env: Array, episode: Array, n_envs: int) -> Array:
     return np.lexsort((episode, env))
 
 
-def _of_part(part: Mapping[str, Array], name: str) -> Array:
-    """Return numbers of some episodes; NaN if they do not have them."""
-    return part[name] if name in part else np.full(len(part["reward"]), np.nan)
+def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Join the numbers of episodes by name; NaN for those of a part that does not have them."""
+    names: dict[str, None] = {}  # in the order in which they occur
+    for part in parts:
+        names |= dict.fromkeys(part)
+    joined = {}
+    for name in names:
+        columns = [part[name] if name in part else np.full(len(part["reward"]), np.nan) for part in parts]
+        joined[name] = np.concatenate(columns)
+    return joined
 
 
 def _smallest_dtype(space: spaces.Space[Any]) -> np.dtype:

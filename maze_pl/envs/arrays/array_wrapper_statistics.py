@@ -54,7 +54,7 @@ def load_shared_states(env: ArrayEnv, state: Mapping[str, Any], freeze: bool) ->
 
 def array_states_of(env: ArrayEnv) -> dict[str, Any]:
     """Return the state of an array environment (`array_env`), and those of its wrappers by name (`array_wrappers`)."""
-    *wrapper_states, state = _unnested(env.state_dict())
+    wrapper_states, state = _unnested(env.state_dict())
     return {"array_env": state, "array_wrappers": dict(zip(_names_of(env), wrapper_states, strict=True))}
 
 
@@ -74,15 +74,16 @@ def load_array_states(env: ArrayEnv, states: Mapping[str, Any]) -> None:
     if "array_wrappers" in states:
         saved = states["array_wrappers"]
     else:
-        *unnamed, state = _unnested(state)
+        unnamed, state = _unnested(state)
         if len(unnamed) != len(names):
             both = f"the checkpoint holds {len(unnamed)} wrappers without their names, but now there are {names}"
             raise ValueError(f"{both}; resume this run with the wrappers that it had")
-        environments = [*array_wrappers_of(env), env.unwrapped]
-        *unnamed, state = map(_without_options, [*unnamed, state], environments)
-        saved = dict(zip(names, unnamed, strict=True))
-    *current, _ = _unnested(env.state_dict())
-    for name, own in zip(reversed(names), reversed(current), strict=True):
+        state = _without_options(state, env.unwrapped)
+        saved = {}
+        for name, part, wrapper in zip(names, unnamed, array_wrappers_of(env), strict=True):
+            saved[name] = _without_options(part, wrapper)
+    current, _ = _unnested(env.state_dict())
+    for name, own in zip(reversed(names), reversed(current), strict=True):  # the innermost wrapper first
         state = {"env": state, **saved.get(name, own)}
     env.load_state_dict(state)
 
@@ -127,12 +128,16 @@ def _names_of(env: ArrayEnv) -> list[str]:
     return names[::-1]
 
 
-def _unnested(state: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """States of the wrappers, from the outermost inwards, and that of the environment, which are nested as `env`."""
-    states = []
+def _unnested(state: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Take apart a state in which that of each wrapper holds the one of what it wraps, as `env`.
+
+    Returns:
+        States of the wrappers, from the outermost inwards, and that of the environment.
+    """
+    wrapper_states = []
     inner = dict(state)
     while isinstance(inner.get("env"), Mapping):
         following = inner.pop("env")
-        states.append(inner)
+        wrapper_states.append(inner)
         inner = dict(following)
-    return [*states, inner]
+    return wrapper_states, inner

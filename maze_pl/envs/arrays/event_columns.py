@@ -98,12 +98,9 @@ def column_of(event: ArrayEvent, name: str | None, chosen: Array | None) -> Arra
     """Return the values of an attribute of events [n, ...]; objects if all attributes are the input."""
     n_events = len(event.which)
     if name is None:
-        rows = [
-            {attribute: _entry(value, place) for attribute, value in event.attributes.items()}
-            for place in range(n_events)
-        ]
         column = np.empty(n_events, object)
-        column[:] = rows
+        for place in range(n_events):
+            column[place] = {attribute: _entry(value, place) for attribute, value in event.attributes.items()}
     else:
         value = event.attributes[name]
         if isinstance(value, np.ndarray) and value.ndim:

@@ -67,6 +67,8 @@ class GymVectorArrayEnv(ArrayEnv):
         (3, 4)
     """
 
+    saves_state = False
+
     def __init__(
         self,
         env: str | Callable[[int], VectorEnv[Any, Any, Any]],
@@ -82,21 +84,21 @@ class GymVectorArrayEnv(ArrayEnv):
         self._vectorization_mode = vectorization_mode
         self._takes_mask = reset_mask
         self._vector = self._made(1)
-        single = type(self._vector.unwrapped) in (SyncVectorEnv, AsyncVectorEnv)
+        is_of_singles = type(self._vector.unwrapped) in (SyncVectorEnv, AsyncVectorEnv)  # gymnasium's own
         self._mode = self._vector.metadata["autoreset_mode"]
         is_disabled = self._mode is AutoresetMode.DISABLED
-        self._can_mask = single or is_disabled if reset_mask is None else reset_mask
-        self.seeds_each = single if seed_each is None else seed_each
+        self._can_mask = (is_of_singles or is_disabled) if reset_mask is None else reset_mask
+        self.seeds_each = is_of_singles if seed_each is None else seed_each
         self.seeds_all_episodes = self.seeds_each and self._can_mask
         if is_disabled and not self._can_mask:
             raise ValueError(f"{self._name} has AutoresetMode.DISABLED, which needs reset_mask; leave reset_mask out")
-        self._sees = GymObservationConversion(self._vector.single_observation_space)
-        self._acts = GymActionConversion(self._vector.single_action_space)
-        self._idle_actions = IdleActions(self._acts.space())
+        self._observation_conversion = GymObservationConversion(self._vector.single_observation_space)
+        self._action_conversion = GymActionConversion(self._vector.single_action_space)
+        self._idle_actions = IdleActions(self._action_conversion.space())
         self.starts_late = self._mode is AutoresetMode.NEXT_STEP and not self._can_mask
 
     def _made(self, n_envs: int) -> VectorEnv[Any, Any, Any]:
-        """Make the vector environment, and check what it declares."""
+        """Make the vector environment, check what it declares, and adapt gymnasium's own ones."""
         if isinstance(self._env, str):
             try:
                 with warnings.catch_warnings():
@@ -112,10 +114,7 @@ class GymVectorArrayEnv(ArrayEnv):
         if not isinstance(vector, VectorEnv):
             raise EnvContractError(f"{self._env!r} made {describe(vector)}; expected a gymnasium.vector.VectorEnv")
         self._name = type(vector.unwrapped).__name__
-        mode = vector.metadata.get("autoreset_mode")
-        if not isinstance(mode, AutoresetMode):
-            came = "declares no autoreset mode" if mode is None else f"declares the autoreset mode {mode!r}"
-            raise EnvContractError(f"{self._name} {came}; set metadata['autoreset_mode'] to one of {_MODES}")
+        mode = self._mode_of(vector)
         if vector.num_envs != n_envs:
             raise EnvContractError(f"{self._name} has num_envs={vector.num_envs}; expected {n_envs}")
         if isinstance(vector.unwrapped, AsyncVectorEnv):
@@ -126,15 +125,23 @@ class GymVectorArrayEnv(ArrayEnv):
             sync.metadata = {**sync.metadata, "autoreset_mode": AutoresetMode.DISABLED}
         return vector
 
+    def _mode_of(self, vector: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+        """Return the autoreset mode that a vector environment declares; refuse one that declares none."""
+        mode = vector.metadata.get("autoreset_mode")
+        if not isinstance(mode, AutoresetMode):
+            came = "declares no autoreset mode" if mode is None else f"declares the autoreset mode {mode!r}"
+            raise EnvContractError(f"{self._name} {came}; set metadata['autoreset_mode'] to one of {_MODES}")
+        return mode
+
     @property
     def observation_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
         """The space of one environment, with the names that `GymMazeEnv` gives to its parts."""
-        return {0: self._sees.space()}
+        return {0: self._observation_conversion.space()}
 
     @property
     def action_spaces_dict(self) -> Mapping[StepKey, spaces.Dict]:
         """The space of one environment, with the names that `GymMazeEnv` gives to its parts."""
-        return {0: self._acts.space()}
+        return {0: self._action_conversion.space()}
 
     def allocate(self, n_envs: int) -> None:
         """Make the vector environment."""
@@ -213,7 +220,7 @@ class GymVectorArrayEnv(ArrayEnv):
     def _parts(self, observation: Any) -> _Tree:
         """Return the parts of observations by name."""
         try:
-            return {name: np.asarray(part) for name, part in self._sees.divided(observation).items()}
+            return {name: np.asarray(part) for name, part in self._observation_conversion.divided(observation).items()}
         except (IndexError, KeyError, TypeError, ValueError) as error:
             expected = f"expected a batch of {self._vector.single_observation_space}"
             raise EnvContractError(f"{self._name} returned observations {describe(observation)}; {expected}") from error
@@ -257,7 +264,7 @@ class GymVectorArrayEnv(ArrayEnv):
         copied = {head: np.array(values) for head, values in heads.items()}
         if not acting.all():
             self._idle_actions.put_into(copied, ~acting, self._latest)
-        return self._acts.joined(copied)
+        return self._action_conversion.joined(copied)
 
     def _flags(self, flags: Any, name: str) -> Array:
         """Require flags [N]."""
@@ -283,8 +290,10 @@ class GymVectorArrayEnv(ArrayEnv):
         self._first = {name: array.copy() for name, array in parts.items()}
         self._begun[ended] = True
         if isinstance(finals, np.ndarray) and finals.dtype == object and finals.ndim == 1:
-            singles = [self._parts(final) for final in finals[ended]]
-            rows = {name: np.stack([single[name] for single in singles]) for name in parts}
+            final_parts = [self._parts(final) for final in finals[ended]]
+            rows = {}
+            for name in parts:
+                rows[name] = np.stack([part[name] for part in final_parts])
         else:
             rows = {name: array[ended] for name, array in self._parts(finals).items()}
         merged = {name: array.copy() for name, array in parts.items()}
@@ -307,8 +316,6 @@ class GymVectorArrayEnv(ArrayEnv):
         return self.first_env_index + int(chosen.argmax())
 
     # ---------------------------------------------------------------------------------------------- others
-
-    saves_state = False
 
     def end_episodes(self, which: Array) -> Mapping[StatKey, StatColumn]:
         """Note that episodes have ended, some of them by a wrapper."""

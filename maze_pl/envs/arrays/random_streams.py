@@ -318,13 +318,18 @@ class RandomStreams:
 
 def _number(size: Size) -> int:
     """Number of values of a size."""
-    return 1 if size is None else int(size) if isinstance(size, int | np.integer) else prod(size)
+    if size is None:
+        return 1
+    return int(size) if isinstance(size, int | np.integer) else prod(size)
 
 
 def _shaped(drawn: Array, size: Size) -> Array:
     """Bring [n, count] numbers to the shape `[n, *size]`."""
-    shape = () if size is None else (size,) if isinstance(size, int | np.integer) else tuple(size)
-    return drawn.reshape(len(drawn), *shape)
+    if size is None:
+        return drawn.reshape(len(drawn))
+    if isinstance(size, int | np.integer):
+        return drawn.reshape(len(drawn), size)
+    return drawn.reshape(len(drawn), *size)
 
 
 def _columns(values: Any) -> Array:

@@ -25,7 +25,7 @@ _MOST_OBJECTS: Final = 20_000  # that are searched
 _MOST_NUMBERS: Final = 10_000  # of an array that are compared
 _GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
 _SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space)
-_SAVED_PLACES: Final = "an attribute of the environment, or keep it in a list, tuple or dict that is one"
+_SAVED_PLACE: Final = "attribute of the environment, or keep it in a list, tuple or dict that is one"
 
 
 class _Noted(NamedTuple):
@@ -82,36 +82,63 @@ class UnsavedState:
         Raises:
             EnvContractError: Something has, or an array in a list, tuple or dict was made after `allocate`, or removed.
         """
-        for env, attributes, nested, before, numbers in self._layers:
-            name = type(env).__name__
-            current = numbers_of(env)
-            for number in sorted(numbers):
-                if current.get(number) != numbers[number]:
-                    came = f"{name} changes its number {number!r} in reset or step, which checkpoints do not hold"
-                    _LOGGER.warning(f"{came}: if later steps read it, make it an array [N] in allocate")
-            differing = sorted(_nested_names(env) ^ nested)
-            new = [array for array in differing if array.partition(".")[0] not in attributes]
-            if new:
-                came = (
-                    f"{name} made {', '.join(map(repr, new[:3]))} in reset or step, which a resumed run does not have"
-                )
-                _LOGGER.warning(f"{came} at first: if later steps read it, make it in allocate")
-            for array in sorted(set(differing).difference(new)):
-                came = f"{name} made or removed {array!r} in reset or step"
-                remedy = "make the arrays and random streams in its lists, tuples and dicts in allocate, and keep them"
-                raise EnvContractError(f"{came}, so that checkpoints cannot be resumed: {remedy}")
-            options = env.options()
-            for part, (value, digest) in _unsaved(env):
-                if part not in before or before[part][1] == digest:
-                    continue
-                came = f"{name} changes {part!r}, which checkpoints do not hold"
-                if part in options:
-                    remedy = "it was made by the constructor: make it in allocate"
-                elif isinstance(value, _GENERATORS):
-                    remedy = f"use RandomStreams that are {_SAVED_PLACES[3:]}"
-                else:
-                    remedy = f"make it {_SAVED_PLACES}, in allocate, or extend state_dict and load_state_dict"
-                raise EnvContractError(f"{came}: {remedy}")
+        for noted in self._layers:
+            _warn_of_numbers(noted)
+            _check_nested(noted)
+            _check_contents(noted)
+
+
+def _warn_of_numbers(noted: _Noted) -> None:
+    """Warn of attributes that are numbers of Python and have changed."""
+    current = numbers_of(noted.env)
+    for name in sorted(noted.numbers):
+        if current.get(name) != noted.numbers[name]:
+            came = f"{type(noted.env).__name__} changes its number {name!r} in reset or step"
+            remedy = "if later steps read it, make it an array [N] in allocate"
+            _LOGGER.warning(f"{came}, which checkpoints do not hold: {remedy}")
+
+
+def _check_nested(noted: _Noted) -> None:
+    """Check that lists, tuples and dicts hold the same arrays and random streams; warn of those in new attributes.
+
+    Raises:
+        EnvContractError: An attribute that existed before holds others.
+    """
+    kind = type(noted.env).__name__
+    differing = sorted(_nested_names(noted.env) ^ noted.nested)
+    new = [name for name in differing if name.partition(".")[0] not in noted.attributes]
+    if new:
+        came = f"{kind} made {', '.join(map(repr, new[:3]))} in reset or step"
+        remedy = "if later steps read it, make it in allocate"
+        _LOGGER.warning(f"{came}, which a resumed run does not have at first: {remedy}")
+    for name in differing:
+        if name not in new:
+            came = f"{kind} made or removed {name!r} in reset or step"
+            remedy = "make the arrays and random streams in its lists, tuples and dicts in allocate, and keep them"
+            raise EnvContractError(f"{came}, so that checkpoints cannot be resumed: {remedy}")
+
+
+def _check_contents(noted: _Noted) -> None:
+    """Check that nothing outside of the state has changed its content.
+
+    Raises:
+        EnvContractError: Something has.
+    """
+    options = noted.env.options()
+    for name, (value, digest) in _unsaved(noted.env):
+        if name not in noted.unsaved:
+            continue
+        _, digest_before = noted.unsaved[name]
+        if digest == digest_before:
+            continue
+        came = f"{type(noted.env).__name__} changes {name!r}, which checkpoints do not hold"
+        if name in options:
+            remedy = "it was made by the constructor: make it in allocate"
+        elif isinstance(value, _GENERATORS):
+            remedy = f"use RandomStreams that are {_SAVED_PLACE}"
+        else:
+            remedy = f"make it an {_SAVED_PLACE}, in allocate, or extend state_dict and load_state_dict"
+        raise EnvContractError(f"{came}: {remedy}")
 
 
 def numbers_of(env: ArrayEnv) -> dict[str, bool | int | float]:
@@ -131,10 +158,9 @@ def _attributes(env: ArrayEnv) -> dict[str, Any]:
 
 def _unsaved(env: ArrayEnv) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield the names of values outside of the state, the values, and digests of their contents."""
-    saved = {id(array) for array in env.state_dict().values()}
-    saved |= {id(streams) for streams in random_streams_of(env).values()}
+    seen = {id(array) for array in env.state_dict().values()}  # those of the state are left out
+    seen |= {id(streams) for streams in random_streams_of(env).values()}
     kinds = (*array_types(), RandomStreams, *_GENERATORS)
-    seen = saved
     waiting: list[tuple[str, Any]] = list(_attributes(env).items())[::-1]
     for _ in range(_MOST_OBJECTS):
         if not waiting:

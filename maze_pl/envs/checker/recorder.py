@@ -182,14 +182,14 @@ class Recorder(Wrapper):
             self._check_actor(actor)
             self._check_masks(observation, step, what)
         act = Act(
-            actor,
-            float(reward),
-            bool(terminated),
-            bool(truncated),
-            self.env.get_env_time(),
-            observation,
-            {name: np.array(value) for name, value in observation.items()},
-            action,
+            actor=actor,
+            reward=float(reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            env_time=self.env.get_env_time(),
+            returned=observation,
+            kept={name: np.array(value) for name, value in observation.items()},
+            action=action,
             **further,
         )
         self.acts.append(act)
@@ -215,9 +215,9 @@ class Recorder(Wrapper):
     def makers(self, key: StepKey) -> str:
         """Classes that make the observations of a sub-step: its conversion and the wrappers."""
         inner: Any = self.unwrapped
-        makers = [type(wrapper).__name__ for wrapper in list(wrappers_of(self.env))[:0:-1]]
-        if key in inner.observation_conversion_dict:
-            makers.insert(0, inner.observation_maker(key))
+        makers = [inner.observation_maker(key)] if key in inner.observation_conversion_dict else []
+        _, *wrappers = wrappers_of(self.env)  # without the statistics, which are outermost
+        makers += [type(wrapper).__name__ for wrapper in reversed(wrappers)]
         return ", ".join(makers)
 
     def seconds(self) -> float:

@@ -21,10 +21,8 @@ class DefaultRewardAggregator(RewardAggregatorInterface):
 
     def __init__(self, invalid_action_penalty: float = -2, raw_piece_usage_penalty: float = -1) -> None:
         super().__init__()
-        self.invalid_action_penalty, self.raw_piece_usage_penalty = (
-            invalid_action_penalty,
-            raw_piece_usage_penalty,
-        )
+        self.invalid_action_penalty = invalid_action_penalty
+        self.raw_piece_usage_penalty = raw_piece_usage_penalty
 
     def get_interfaces(self) -> list[type]:
         """Event topics to receive: both topics of the environment."""

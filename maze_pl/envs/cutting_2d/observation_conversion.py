@@ -36,8 +36,6 @@ class ObservationConversion(ObservationConversionInterface):
         pieces = maze_state.inventory
         inventory = np.zeros((self.max_pieces_in_inventory, 2), np.float32)
         inventory[: len(pieces)] = pieces or 0
-        size, order = (
-            np.array([len(pieces)], np.float32),
-            np.array(maze_state.current_demand, np.float32),
-        )
+        size = np.array([len(pieces)], np.float32)
+        order = np.array(maze_state.current_demand, np.float32)
         return {"inventory": inventory, "inventory_size": size, "ordered_piece": order}

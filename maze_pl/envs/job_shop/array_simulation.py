@@ -183,7 +183,15 @@ class ArrayJobShopSimulation:
         bound_increase = self.bound[which] - bound
         is_complete = self.n_unfinished[which] == 0
         return ScheduleResult(
-            is_valid, job, operation, machine, start, duration, idle_time, bound_increase, is_complete
+            is_valid=is_valid,
+            job=job,
+            operation=operation,
+            machine=machine,
+            start=start,
+            duration=duration,
+            idle_time=idle_time,
+            bound_increase=bound_increase,
+            is_complete=is_complete,
         )
 
     def rows_of(self, which: Array) -> Any:

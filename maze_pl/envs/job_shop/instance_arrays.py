@@ -143,14 +143,14 @@ class InstanceArrays:
         n_alternatives = self.n_alternatives[env, :n_jobs, operations].astype(np.int64)
         alternatives = slice(int(n_alternatives.max()))
         return JobShopInstance(
-            name,
-            int(self.n_machines[env]),
-            self.machines[env, :n_jobs, operations, alternatives].astype(np.int64),
-            self.durations[env, :n_jobs, operations, alternatives].astype(np.int64),
-            n_operations,
-            n_alternatives,
-            _whole(self.lower_bound[env]),
-            _whole(self.best_known[env]),
+            name=name,
+            n_machines=int(self.n_machines[env]),
+            machines=self.machines[env, :n_jobs, operations, alternatives].astype(np.int64),
+            durations=self.durations[env, :n_jobs, operations, alternatives].astype(np.int64),
+            n_operations=n_operations,
+            n_alternatives=n_alternatives,
+            lower_bound=_whole(self.lower_bound[env]),
+            best_known=_whole(self.best_known[env]),
         )
 
     def arrays(self) -> Iterator[tuple[str, Array]]:

@@ -103,25 +103,25 @@ class ObservationConversion(ObservationConversionInterface):
         by_machine[0, n_machines] = state.earliest_start
         by_machine[1, n_machines] = 0.0
         rows = option_numbers(
-            state.starts.ravel(),
-            state.completions.ravel(),
-            self._spread(state.remaining_work),
-            self._spread(state.remaining_operations),
-            self._spread(state.job_ready),
-            self._spread(state.successor_durations),
-            by_machine.take(state.option_machines.ravel(), axis=1),
-            by_machine.take(self._spread(state.successor_machines), axis=1),
+            starts=state.starts.ravel(),
+            completions=state.completions.ravel(),
+            work=self._spread(state.remaining_work),
+            operations=self._spread(state.remaining_operations),
+            job_ready=self._spread(state.job_ready),
+            successor_durations=self._spread(state.successor_durations),
+            of_machine=by_machine.take(state.option_machines.ravel(), axis=1),
+            of_successor=by_machine.take(self._spread(state.successor_machines), axis=1),
         )
         offsets_scales = offsets_and_scales(
-            state.instance.mean_duration,
-            max(state.instance.start_bound, 1),
-            state.bound,
-            state.earliest_start,
-            state.earliest_completion,
-            max(state.total_remaining_work, 1),
-            state.instance.total_operations - state.n_scheduled,
-            state.n_unfinished,
-            n_machines,
+            mean_duration=state.instance.mean_duration,
+            start_bound=max(state.instance.start_bound, 1),
+            bound=state.bound,
+            earliest_start=state.earliest_start,
+            earliest_completion=state.earliest_completion,
+            total_work=max(state.total_remaining_work, 1),
+            n_operations=state.instance.total_operations - state.n_scheduled,
+            n_unfinished=state.n_unfinished,
+            n_machines=n_machines,
         )
         table = np.array(offsets_scales, np.float64)[..., np.newaxis]
         return scaled_features(rows, table[0], table[1], exists)
@@ -135,15 +135,15 @@ def _summary(state: JobShopMazeState) -> Array:
     """Numbers of the whole state [7]."""
     instance = state.instance
     numbers = summary_numbers(
-        max(instance.start_bound, 1),
-        state.bound,
-        min(state.earliest_start, state.bound),
-        state.n_scheduled,
-        instance.total_operations,
-        np.count_nonzero(state.allowed),
-        state.n_unfinished,
-        instance.n_jobs,
-        math.log(instance.n_jobs),
-        math.log(instance.n_machines),
+        start_bound=max(instance.start_bound, 1),
+        bound=state.bound,
+        earliest_start=min(state.earliest_start, state.bound),
+        n_scheduled=state.n_scheduled,
+        n_operations=instance.total_operations,
+        n_allowed=np.count_nonzero(state.allowed),
+        n_unfinished=state.n_unfinished,
+        n_jobs=instance.n_jobs,
+        log_jobs=math.log(instance.n_jobs),
+        log_machines=math.log(instance.n_machines),
     )
     return np.array(numbers, np.float32)

@@ -195,12 +195,12 @@ class StockArrayEnvironment(ArrayFormEnv):
     def maze_state(self, env: int) -> StockMazeState:
         """Return the state of one environment."""
         return StockMazeState(
-            self.chain,
-            self._stock[env].copy(),
-            self._owed[env].copy(),
-            self._transit[env].copy(),
-            self._received[env].copy(),
-            self._orders[env].copy(),
-            int(self._period[env]),
-            int(self._echelon[env]) if self.structured else -1,
+            chain=self.chain,
+            stock=self._stock[env].copy(),
+            owed=self._owed[env].copy(),
+            transit=self._transit[env].copy(),
+            received=self._received[env].copy(),
+            orders=self._orders[env].copy(),
+            period=int(self._period[env]),
+            echelon=int(self._echelon[env]) if self.structured else -1,
         )

@@ -104,9 +104,15 @@ class StockCoreEnvironment(CoreEnv):
     def get_maze_state(self) -> StockMazeState:
         """Return a copy of the state."""
         state = self.state
-        orders = np.zeros(self.chain.n_echelons, np.int64)
-        parts = (state.stock[0].copy(), state.owed[0].copy(), state.transit[0].copy(), self.received.copy())
-        return StockMazeState(self.chain, *parts, orders, self.period)
+        return StockMazeState(
+            chain=self.chain,
+            stock=state.stock[0].copy(),
+            owed=state.owed[0].copy(),
+            transit=state.transit[0].copy(),
+            received=self.received.copy(),
+            orders=np.zeros(self.chain.n_echelons, np.int64),
+            period=self.period,
+        )
 
     def seed(self, seed: int) -> None:
         """Seed the generator that demand is drawn with."""

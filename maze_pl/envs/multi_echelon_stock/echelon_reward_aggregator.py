@@ -97,13 +97,13 @@ class EchelonRewardAggregator(RewardAggregatorInterface):
         (customers,) = self.query_events(StockEvents.customer_demand)
         demand = {name: np.array([value]) for name, value in customers.attributes.items()}
         return PeriodResult(
-            columns["order"],
-            columns["shipped"],
-            demand["demand"],
-            demand["served"],
-            demand["lost"],
-            columns["stock"],
-            columns["holding"],
-            columns["shortage"],
-            columns["fixed"],
+            orders=columns["order"],
+            shipped=columns["shipped"],
+            demand=demand["demand"],
+            served=demand["served"],
+            lost=demand["lost"],
+            stock=columns["stock"],
+            holding=columns["holding"],
+            shortage=columns["shortage"],
+            fixed=columns["fixed"],
         )

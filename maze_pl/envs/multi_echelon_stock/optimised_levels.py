@@ -91,15 +91,19 @@ def optimise_base_stock(
     """
     n = chain.n_echelons
     usual = [round(chain.demand.mean * (int(lead) + 1.5)) for lead in chain.lead]
-    numbers = np.array([*usual, *[0.0] * n * with_gains])
+    numbers = [float(level) for level in usual]
+    sizes = [np.full(n, size) for size in (8.0, 4.0, 2.0, 1.0)]
+    if with_gains:
+        numbers += [0.0] * n
+        of_gains = (1.0, 0.5, 0.5, 0.25)
+        sizes = [np.append(size, np.full(n, gain)) for size, gain in zip(sizes, of_gains, strict=True)]
 
     def make(candidate: Array) -> OrderingPolicy | None:
         levels = candidate[:n].astype(int).tolist()
         return BaseStockPolicy({}, levels, candidate[n:].tolist() if with_gains else None)
 
-    steps = [[8.0] * n, [4.0] * n, [2.0] * n, [1.0] * n]
-    sizes = [np.array([*row, *[gain] * n * with_gains]) for row, gain in zip(steps, (1, 0.5, 0.5, 0.25), strict=True)]
-    best, cost = _search(chain, make, numbers, sizes, demand_of_episodes(chain, n_episodes, seed), progress)
+    demand = demand_of_episodes(chain, n_episodes, seed)
+    best, cost = _search(chain, make, np.array(numbers), sizes, demand, progress)
     arguments: dict[str, list[Any]] = {"levels": best[:n].astype(int).tolist()}
     if with_gains:
         arguments["gains"] = best[n:].tolist()

@@ -109,7 +109,7 @@ class PoissonDemand:
 
 
 def _largest(mean: float) -> int:
-    """Smallest demand that is exceeded with a probability of at most 1e-10."""
+    """Return a demand that is exceeded with a probability of at most 1e-10, slightly above the smallest one."""
     value = floor(mean)
     term = exp(value * log(mean) - mean - lgamma(value + 1)) if mean else 0.0
     while term > _TAIL / 10:

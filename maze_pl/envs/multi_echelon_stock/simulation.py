@@ -136,7 +136,17 @@ def run_period(chain: StockChain, state: ChainState, actions: Array, demand: Arr
     shortage[:, 0] += lost * chain.lost_sale_cost
     holding = stock * chain.holding
     fixed = (orders > 0) * chain.fixed
-    result = PeriodResult(orders, shipped, demand, served, lost, stock.copy(), holding, shortage, fixed)
+    result = PeriodResult(
+        orders=orders,
+        shipped=shipped,
+        demand=demand,
+        served=served,
+        lost=lost,
+        stock=stock.copy(),
+        holding=holding,
+        shortage=shortage,
+        fixed=fixed,
+    )
     transit = np.zeros_like(state.transit)
     transit[:, :, :-1] = state.transit[:, :, 1:]
     arrives = state.transit[:, :, 0].copy()

@@ -49,13 +49,12 @@ class StructuredStockCoreEnvironment(StockCoreEnvironment):
         Raises:
             ValueError: The action does not have exactly one amount.
         """
-        (amount,) = maze_action.amounts if len(maze_action.amounts) == 1 else (None,)
-        if amount is None:
+        if len(maze_action.amounts) != 1:
             raise ValueError(f"the action of an echelon names {len(maze_action.amounts)} amounts; give one")
-        self._amounts.append(amount)
-        amounts = np.array([*self._amounts, *[0] * (self.chain.n_echelons - len(self._amounts))])
-        if len(self._amounts) < self.chain.n_echelons:
-            n_known = len(self._amounts)
+        self._amounts += maze_action.amounts
+        n_known = len(self._amounts)
+        amounts = np.array(self._amounts + [0] * (self.chain.n_echelons - n_known))
+        if n_known < self.chain.n_echelons:
             self._orders[:n_known] = accepted_orders(self.chain, self.state, amounts[np.newaxis])[0, :n_known]
             return self.get_maze_state(), 0.0, False, False, {}
         self._play(amounts)

@@ -9,7 +9,27 @@ import numpy as np
 from maze_pl.envs.ride_hailing.array_simulation import ArrayRideHailingSimulation
 from maze_pl.envs.ride_hailing.city import City
 from maze_pl.envs.ride_hailing.objects import APPEARED, DEADLINE, DESTINATION, DISTANCE, N_MOVES, ORIGIN, Array
-from maze_pl.envs.ride_hailing.observation_conversion import LARGEST, N_FEATURES, N_SUMMARY
+from maze_pl.envs.ride_hailing.observation_conversion import (
+    EMPTY_KM,
+    FORECAST,
+    INCOME,
+    INCOME_PER_MINUTE,
+    IS_DRIVE,
+    IS_REQUEST,
+    IS_STAY,
+    LARGEST,
+    MINUTES,
+    N_FEATURES,
+    NEARER_RIVALS,
+    OVERTIME,
+    PLACE,
+    REMAINING,
+    RIVAL_KM,
+    TRIP_KM,
+    USED_PATIENCE,
+    VEHICLES_NEAR,
+    WAITING_NEAR,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +66,14 @@ class Overviews:
         requests = _counts(city, waiting[:, :, ORIGIN], is_waiting)
         period = city.period_of(now[:, 0])
         near = city.near(np.stack([vehicles, requests], axis=1))
-        return cls(period, city.forecast[period], vehicles, requests, near, is_counted)
+        return cls(
+            period=period,
+            forecast=city.forecast[period],
+            vehicles=vehicles,
+            waiting=requests,
+            near=near,
+            is_counted=is_counted,
+        )
 
     def zones(self) -> Array:
         """Return forecast, vehicles and waiting requests as observations [n, 3 Z]."""
@@ -102,28 +129,28 @@ def option_features(
     income[:, :stay] += city.fares(trip[:, :stay])
     remaining = simulation.shift_end[which, vehicle][:, np.newaxis] - now - minutes
     numbers = np.zeros((N_FEATURES, *shape))
-    numbers[0, :, :stay] = 1
-    numbers[1, :, stay] = 1
-    numbers[2, :, stay + 1 :] = 1
-    numbers[3] = empty / 5
-    numbers[4] = trip / 5
-    numbers[5] = income / 10
-    numbers[6] = income / np.maximum(minutes, 1)
-    numbers[7, :, :stay] = (now - rows[:, :, APPEARED]) / (rows[:, :, DEADLINE] - rows[:, :, APPEARED])
-    numbers[8, :, :stay] = np.maximum(-remaining[:, :stay], 0) / 30
-    numbers[9] = minutes / 30
-    numbers[10:12] = np.moveaxis(ends, 2, 0) * (2 / city.size) - 1
+    numbers[IS_REQUEST, :, :stay] = 1
+    numbers[IS_STAY, :, stay] = 1
+    numbers[IS_DRIVE, :, stay + 1 :] = 1
+    numbers[EMPTY_KM] = empty / 5
+    numbers[TRIP_KM] = trip / 5
+    numbers[INCOME] = income / 10
+    numbers[INCOME_PER_MINUTE] = income / np.maximum(minutes, 1)
+    numbers[USED_PATIENCE, :, :stay] = (now - rows[:, :, APPEARED]) / (rows[:, :, DEADLINE] - rows[:, :, APPEARED])
+    numbers[OVERTIME, :, :stay] = np.maximum(-remaining[:, :stay], 0) / 30
+    numbers[MINUTES] = minutes / 30
+    numbers[PLACE] = np.moveaxis(ends, 2, 0) * (2 / city.size) - 1
     zones = city.zones_of(ends.reshape(-1, 2)).reshape(shape)
     periods = city.period_of(now + minutes)
-    numbers[12] = city.near_demand[periods, zones] / 5
+    numbers[FORECAST] = city.near_demand[periods, zones] / 5
     own = city.nearness[zone[:, np.newaxis], zones] * overviews.is_counted[lines, vehicle][:, np.newaxis]
-    numbers[13] = (overviews.near[lines[:, np.newaxis], 0, zones] - own) / 3
-    numbers[14] = overviews.near[lines[:, np.newaxis], 1, zones] / 3
+    numbers[VEHICLES_NEAR] = (overviews.near[lines[:, np.newaxis], 0, zones] - own) / 3
+    numbers[WAITING_NEAR] = overviews.near[lines[:, np.newaxis], 1, zones] / 3
     gaps = _gaps_of_rivals(simulation, which, places, rows[:, :, ORIGIN])
-    numbers[15] = 2
-    numbers[15, :, :stay] = np.minimum(gaps.min(axis=2, initial=np.inf) / 5, 2)
-    numbers[16, :, :stay] = (gaps < empty[:, :stay, np.newaxis]).sum(axis=2) / 3
-    numbers[17] = np.maximum(remaining, 0) / 240
+    numbers[RIVAL_KM] = 2
+    numbers[RIVAL_KM, :, :stay] = np.minimum(gaps.min(axis=2, initial=np.inf) / 5, 2)
+    numbers[NEARER_RIVALS, :, :stay] = (gaps < empty[:, :stay, np.newaxis]).sum(axis=2) / 3
+    numbers[REMAINING] = np.maximum(remaining, 0) / 240
     numbers *= mask
     np.minimum(numbers, LARGEST, out=numbers)
     np.maximum(numbers, -LARGEST, out=numbers)
@@ -158,19 +185,22 @@ def vehicle_observation(simulation: ArrayRideHailingSimulation, which: Array) ->
     shift_start = simulation.shift_start[which]
     shift_end = simulation.shift_end[which]
     is_there = (shift_start <= now[:, np.newaxis]) & (now[:, np.newaxis] < shift_end)
-    summary = np.empty((len(which), N_SUMMARY))
-    summary[:, 0] = now / city.minutes
-    summary[:, 1] = (shift_end[np.arange(len(which)), vehicle] - now) / 240
-    summary[:, 2:4] = position * (2 / city.size) - 1
-    summary[:, 4] = simulation.n_undecided[which] / 5
-    summary[:, 5] = simulation.n_waiting[which] / 10
-    summary[:, 6] = city.total_forecast[overviews.period] / 20
-    summary[:, 7] = is_there.sum(axis=1) / 10
-    summary[:, 8] = city.near_demand[overviews.period, city.zones_of(position)] / 5
+    place = position * (2 / city.size) - 1
+    numbers = [
+        now / city.minutes,
+        (shift_end[np.arange(len(which)), vehicle] - now) / 240,
+        place[:, 0],
+        place[:, 1],
+        simulation.n_undecided[which] / 5,
+        simulation.n_waiting[which] / 10,
+        city.total_forecast[overviews.period] / 20,
+        is_there.sum(axis=1) / 10,
+        city.near_demand[overviews.period, city.zones_of(position)] / 5,
+    ]
     return {
         "options": options,
         "option_mask": mask,
-        "summary": summary.astype(np.float32),
+        "summary": np.stack(numbers, axis=1).astype(np.float32),
         "zones": overviews.zones(),
     }
 

@@ -16,6 +16,7 @@ from maze_pl.envs.ride_hailing.objects import (
     N_COLUMNS,
     N_MOVES,
     ORIGIN,
+    PLACES,
     Array,
     RideHailingMazeState,
 )
@@ -191,7 +192,7 @@ class ArrayRideHailingSimulation:
         end = picked_up + rows[:, DISTANCE] / self.city.speed
         self.positions[envs, vehicle] = rows[:, DESTINATION]
         self.free_at[envs, vehicle] = end
-        self.trips[envs, vehicle] = rows[:, 2:6]
+        self.trips[envs, vehicle] = rows[:, PLACES]
         drives.empty[chosen] = empty
         drives.trip[chosen] = rows[:, DISTANCE]
         drives.fare[chosen] = self.city.fares(rows[:, DISTANCE])
@@ -351,16 +352,16 @@ class ArrayRideHailingSimulation:
     def state(self, env: int) -> RideHailingMazeState:
         """Return a copy of the state of one environment."""
         return RideHailingMazeState(
-            self.city,
-            int(self.index[env]) * self.city.period,
-            self.single.n_nearest,
-            self.positions[env].copy(),
-            self.free_at[env].copy(),
-            self.shift_start[env].copy(),
-            self.shift_end[env].copy(),
-            tuple(self.undecided[env, : self.n_undecided[env]].tolist()),
-            self.waiting[env, : self.n_waiting[env]].copy(),
-            self.trips[env].copy(),
+            city=self.city,
+            now=int(self.index[env]) * self.city.period,
+            n_nearest=self.single.n_nearest,
+            positions=self.positions[env].copy(),
+            free_at=self.free_at[env].copy(),
+            shift_start=self.shift_start[env].copy(),
+            shift_end=self.shift_end[env].copy(),
+            undecided=tuple(self.undecided[env, : self.n_undecided[env]].tolist()),
+            waiting=self.waiting[env, : self.n_waiting[env]].copy(),
+            trips=self.trips[env].copy(),
         )
 
 

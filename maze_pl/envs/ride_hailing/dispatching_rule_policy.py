@@ -30,8 +30,7 @@ class DispatchingRulePolicy(MazeStatePolicy):
         value = fare - cost of driving - cost of overtime - value_of_time * minutes
 
     All rules leave requests with a value below 0 to others; minutes are those until the end of the
-    trip. With `reposition`, a vehicle without a request
-    looks for the zone z with the largest
+    trip. With `reposition`, a vehicle without a request looks for the zone z with the largest
 
         forecast(z) / (1 + vehicles(z)) - distance_weight * km to z
 

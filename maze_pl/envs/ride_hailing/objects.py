@@ -18,6 +18,7 @@ APPEARED = 0
 DEADLINE = 1
 ORIGIN = slice(2, 4)
 DESTINATION = slice(4, 6)
+PLACES = slice(2, 6)  # origin and destination
 DISTANCE = 6
 N_COLUMNS = 7
 """Columns of a table of requests: minutes, minutes, km, km, and the km of the trip."""

@@ -21,7 +21,25 @@ from maze_pl.envs.ride_hailing.objects import (
 from maze_pl.envs.ride_hailing.simulation import drives
 from maze_pl.envs.structured_env import Observation
 
+IS_REQUEST = 0
+IS_STAY = 1
+IS_DRIVE = 2
+EMPTY_KM = 3
+TRIP_KM = 4
+INCOME = 5
+INCOME_PER_MINUTE = 6
+USED_PATIENCE = 7
+OVERTIME = 8
+MINUTES = 9
+PLACE = slice(10, 12)
+FORECAST = 12
+VEHICLES_NEAR = 13
+WAITING_NEAR = 14
+RIVAL_KM = 15
+NEARER_RIVALS = 16
+REMAINING = 17
 N_FEATURES = 18
+"""Number of features of an option, whose positions are named above; see `ObservationConversion`."""
 N_SUMMARY = 9
 LARGEST = 100.0
 """Bound of all features."""
@@ -114,20 +132,27 @@ class Overview:
         """Return the numbers of a state."""
         city = state.city
         n = len(city.centres)
-        is_counted = is_on_duty(state)
+        is_counted = decides_soon(state)
         vehicles = np.bincount(city.zones_of(state.positions[is_counted]), minlength=n)
         waiting = np.bincount(city.zones_of(state.waiting[:, ORIGIN]), minlength=n)
         forecast = city.forecast[city.period_of(state.now)]
         near_vehicles, near_waiting = city.near(np.array([vehicles, waiting], np.float64))
-        return cls(forecast, vehicles, waiting, near_vehicles, near_waiting, is_counted)
+        return cls(
+            forecast=forecast,
+            vehicles=vehicles,
+            waiting=waiting,
+            near_vehicles=near_vehicles,
+            near_waiting=near_waiting,
+            is_counted=is_counted,
+        )
 
     def zones(self) -> Array:
         """Return forecast, vehicles and waiting requests as an observation [3 Z]."""
         return np.concatenate([self.forecast / 5, self.vehicles / 3, self.waiting / 3]).astype(np.float32)
 
 
-def is_on_duty(state: RideHailingMazeState) -> Array:
-    """Return the vehicles [V] that decide within the time of the forecast."""
+def decides_soon(state: RideHailingMazeState) -> Array:
+    """Return [V] bool, whether each vehicle decides within the time of the forecast."""
     soon = state.now + state.city.lookahead
     return np.asarray((state.free_at < state.shift_end) & (state.free_at <= soon) & (state.now < state.shift_end))
 
@@ -164,30 +189,30 @@ def option_features(state: RideHailingMazeState, place: int, overview: Overview)
     income = -city.cost_per_km * (empty + trip)
     income[:k] += city.fares(trip[:k])
     remaining = state.shift_end[vehicle] - state.now - minutes
-    numbers[0, :k] = 1
-    numbers[1, stay] = 1
-    numbers[2, stay + 1 :] = 1
-    numbers[3] = empty / 5
-    numbers[4] = trip / 5
-    numbers[5] = income / 10
-    numbers[6] = income / np.maximum(minutes, 1)
-    numbers[7, :k] = (state.now - rows[:, APPEARED]) / (rows[:, DEADLINE] - rows[:, APPEARED])
-    numbers[8, :k] = np.maximum(-remaining[:k], 0) / 30
-    numbers[9] = minutes / 30
-    numbers[10:12] = ends.T * (2 / city.size) - 1
+    numbers[IS_REQUEST, :k] = 1
+    numbers[IS_STAY, stay] = 1
+    numbers[IS_DRIVE, stay + 1 :] = 1
+    numbers[EMPTY_KM] = empty / 5
+    numbers[TRIP_KM] = trip / 5
+    numbers[INCOME] = income / 10
+    numbers[INCOME_PER_MINUTE] = income / np.maximum(minutes, 1)
+    numbers[USED_PATIENCE, :k] = (state.now - rows[:, APPEARED]) / (rows[:, DEADLINE] - rows[:, APPEARED])
+    numbers[OVERTIME, :k] = np.maximum(-remaining[:k], 0) / 30
+    numbers[MINUTES] = minutes / 30
+    numbers[PLACE] = ends.T * (2 / city.size) - 1
     zones = city.zones_of(ends)
     periods = city.period_of(state.now + minutes)
-    numbers[12] = city.near_demand[periods, zones] / 5
+    numbers[FORECAST] = city.near_demand[periods, zones] / 5
     own = city.nearness[city.zone_of(position), zones] * overview.is_counted[vehicle]
-    numbers[13] = (overview.near_vehicles[zones] - own) / 3
-    numbers[14] = overview.near_waiting[zones] / 3
-    numbers[15] = 2
+    numbers[VEHICLES_NEAR] = (overview.near_vehicles[zones] - own) / 3
+    numbers[WAITING_NEAR] = overview.near_waiting[zones] / 3
+    numbers[RIVAL_KM] = 2
     if len(state.undecided) > 1 and k:
         rivals = [other for other in state.undecided if other != vehicle]
         gaps = np.abs(rows[:, None, ORIGIN] - state.positions[rivals]).sum(axis=2)  # [k, rivals]
-        numbers[15, :k] = np.minimum(gaps.min(axis=1) / 5, 2)
-        numbers[16, :k] = (gaps < empty[:k, None]).sum(axis=1) / 3
-    numbers[17] = np.maximum(remaining, 0) / 240
+        numbers[RIVAL_KM, :k] = np.minimum(gaps.min(axis=1) / 5, 2)
+        numbers[NEARER_RIVALS, :k] = (gaps < empty[:k, None]).sum(axis=1) / 3
+    numbers[REMAINING] = np.maximum(remaining, 0) / 240
     numbers *= mask
     np.minimum(numbers, LARGEST, out=numbers)
     np.maximum(numbers, -LARGEST, out=numbers)

@@ -15,6 +15,7 @@ from maze_pl.envs.ride_hailing.objects import (
     DISTANCE,
     N_COLUMNS,
     ORIGIN,
+    PLACES,
     Array,
     RideHailingMazeState,
 )
@@ -141,10 +142,18 @@ class RideHailingSimulation:
         end = picked_up + trip / self.city.speed
         self.positions[vehicle] = row[DESTINATION]
         self.free_at[vehicle] = end
-        self.trips[vehicle] = row[2:6]
+        self.trips[vehicle] = row[PLACES]
         fare = float(self.city.fares(row[DISTANCE]))
         overtime = max(end - float(self.shift_end[vehicle]), 0.0)
-        return Drive(vehicle, empty, trip, fare, picked_up - float(row[APPEARED]), overtime, accepts=True)
+        return Drive(
+            vehicle=vehicle,
+            empty=empty,
+            trip=trip,
+            fare=fare,
+            waiting_time=picked_up - float(row[APPEARED]),
+            overtime=overtime,
+            accepts=True,
+        )
 
     def stay(self, place: int) -> Drive:
         """Let a vehicle wait until the next period."""
@@ -209,16 +218,16 @@ class RideHailingSimulation:
     def state(self) -> RideHailingMazeState:
         """Return a copy of the state."""
         return RideHailingMazeState(
-            self.city,
-            self.now,
-            self.n_nearest,
-            self.positions.copy(),
-            self.free_at.copy(),
-            self.shift_start,
-            self.shift_end,
-            tuple(self.undecided),
-            self.waiting,
-            self.trips.copy(),
+            city=self.city,
+            now=self.now,
+            n_nearest=self.n_nearest,
+            positions=self.positions.copy(),
+            free_at=self.free_at.copy(),
+            shift_start=self.shift_start,
+            shift_end=self.shift_end,
+            undecided=tuple(self.undecided),
+            waiting=self.waiting,
+            trips=self.trips.copy(),
         )
 
 

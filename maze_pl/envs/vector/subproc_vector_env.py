@@ -63,9 +63,16 @@ def _part(
     options: dict[str, Any],
     *blocks: Any,
 ) -> VectorEnv:
-    """Make the environments from number `start` on.
+    """Make the environments of one worker.
 
-    `place` is the position of their clock, None if there is no time limit.
+    Args:
+        factories: Makes each of them.
+        spec: Observation and action spaces of the agents.
+        n_envs: Number of environments of all workers.
+        start: Number of the first one of this worker.
+        place: Position of their clock; None if there is no time limit.
+        options: Further arguments of `SequentialVectorEnv`.
+        blocks: Shared memory of the staging, and of the clocks if there is a time limit.
     """
     memory = iter(blocks)
     staging = Staging(spec, n_envs, lambda shape, dtype: _as_array(next(memory), shape, dtype))
@@ -129,19 +136,41 @@ class SubprocVectorEnv(ReplayedVectorEnv):
             clocks[:, 0] = math.inf
             self._clocks = [StepClock(fields) for fields in clocks]
         prepare_workers(self, self._workers, [__name__])
-        for number, (start, stop) in enumerate(self._slices):
-            place = None if step_timeout is None else number
-            own = {**options, "first_env_index": first_env_index + start}
-            if step_timeout is not None:
-                self._clocks[number].begin(0, StepClock.MAKING)  # includes what the worker imports
-            make = dumps(partial(_part, env_factories[start:stop], spec, n_envs, start, place, own))
-            self._workers.append(WorkerProcess(make, blocks, portable_error, f"maze_pl-envs-{start}-{stop}", False))
+        for number in range(n_workers):
+            self._start(number, env_factories, blocks, options)
         self._all = range(n_workers)
         for number in self._all:
             self._receive(number)
         self._names = self.of_each(name_of) if step_timeout is not None else []
 
+    def _start(
+        self, worker: int, env_factories: Sequence[MakeEnv], blocks: list[Any], options: Mapping[str, Any]
+    ) -> None:
+        """Start the process of a worker, which makes its environments.
+
+        Args:
+            worker: Number of the worker.
+            env_factories: Makes the environments of all workers.
+            blocks: Shared memory; see `_part`.
+            options: Further arguments of `SequentialVectorEnv`.
+        """
+        start, stop = self._slices[worker]
+        own = {**options, "first_env_index": self.first_env_index + start}
+        clock: int | None = None
+        if self.step_timeout is not None:
+            clock = worker
+            self._clocks[clock].begin(0, StepClock.MAKING)  # includes what the worker imports
+        make = dumps(partial(_part, env_factories[start:stop], self.spec, self.n_envs, start, clock, own))
+        self._workers.append(WorkerProcess(make, blocks, portable_error, f"maze_pl-envs-{start}-{stop}", False))
+
     def _receive(self, worker: int) -> Any:
+        """Return the answer of a worker.
+
+        Raises:
+            EnvContractError: An environment broke its contract.
+            LostProcessError: The process has died, or an environment has taken too long.
+            RuntimeError: An environment failed otherwise. All processes are ended after any of these.
+        """
         patience = None if self.step_timeout is None else partial(self._patience, worker, self.step_timeout)
         kind, result = self._workers[worker].receive(patience)
         if kind in ("ready", "result"):
@@ -231,7 +260,8 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         arguments: dict[int, tuple[Any, ...]] = {}
         starting = None if episodes is None else listed(episodes)
         for worker, (local, places) in self._chosen(envs).items():
-            arguments[worker] = (local, starting and [starting[place] for place in places])
+            of_worker = None if starting is None else [starting[place] for place in places]
+            arguments[worker] = (local, of_worker)
         self._call("reset", arguments)
 
     def step(self, envs: Numbers | None = None) -> StepExtras:
@@ -270,7 +300,7 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         return self._everyones("histories")
 
     def of_each(self, function: Callable[[LogStatsWrapper], T], envs: Sequence[int] | None = None) -> list[T]:
-        """Call a function with environments; see `SequentialVectorEnv.of_each`."""
+        """Call a function with environments; see `LocalVectorEnv.of_each`."""
         chosen, packed = self._chosen(envs), dumps(function)
         answers = self._call("packed_of_each", {worker: (packed, local) for worker, (local, _) in chosen.items()})
         results: dict[int, T] = {}
@@ -279,7 +309,7 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         return [results[place] for place in sorted(results)]
 
     def estimate(self, n_samples: int, seed: int, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Let wrappers estimate their statistics; see `SequentialVectorEnv.estimate`."""
+        """Let wrappers estimate their statistics; see `LocalVectorEnv.estimate`."""
         statistics: dict[str, Any] = self._call("estimate", {0: (n_samples, seed, known)})[0]
         return statistics
 

@@ -60,10 +60,16 @@ class Staging:
 
     def __init__(self, spec: Spec, n_envs: int, allocate: Allocate = np.zeros) -> None:
         shape, steps = (n_envs,), spec.steps.items()
+        integer, flag = np.dtype(np.int64), np.dtype(np.bool_)
+        # Workers take the blocks of shared memory in the order of these lines.
         self.observation = {key: allocate_tree(step.observation_space, shape, allocate) for key, step in steps}
         self.action = {key: allocate_tree(step.action_space, shape, allocate) for key, step in steps}
-        self.next_key, self.next_agent, self.env_steps = (allocate(shape, np.dtype(np.int64)) for _ in range(3))
-        self.terminated, self.truncated, self.actor_done = (allocate(shape, np.dtype(np.bool_)) for _ in range(3))
+        self.next_key = allocate(shape, integer)
+        self.next_agent = allocate(shape, integer)
+        self.env_steps = allocate(shape, integer)
+        self.terminated = allocate(shape, flag)
+        self.truncated = allocate(shape, flag)
+        self.actor_done = allocate(shape, flag)
         self.reward = allocate(shape, np.dtype(np.float64))
 
     def slice(self, start: int, stop: int) -> Staging:

@@ -156,18 +156,18 @@ def state_of(
     """
     n_moves = int(simulation.n_moves[env])
     return RoutingMazeState(
-        instance,
-        arrays,
-        simulation.position[env].copy(),
-        simulation.remaining[env].copy(),
-        simulation.unserved[env].copy(),
-        simulation.allowed[env].copy(),
-        float(simulation.length[env]),
-        int(simulation.n_routes[env]),
-        simulation.links[env].copy(),
-        simulation.route_of[env].copy(),
-        simulation.move_vehicles[env, :n_moves].copy(),
-        simulation.move_nodes[env, :n_moves].copy(),
+        instance=instance,
+        arrays=arrays,
+        position=simulation.position[env].copy(),
+        remaining=simulation.remaining[env].copy(),
+        unserved=simulation.unserved[env].copy(),
+        allowed=simulation.allowed[env].copy(),
+        length=float(simulation.length[env]),
+        n_routes=int(simulation.n_routes[env]),
+        links=simulation.links[env].copy(),
+        route_of=simulation.route_of[env].copy(),
+        move_vehicles=simulation.move_vehicles[env, :n_moves].copy(),
+        move_nodes=simulation.move_nodes[env, :n_moves].copy(),
     )
 
 

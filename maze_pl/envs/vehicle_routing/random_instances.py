@@ -119,4 +119,12 @@ class RandomInstances(InstanceSource):
         capacity = np.full(len(which), self.capacity)
         scale = mean_distances(distances, size + 1)
         bound = radial_bounds(distances, demands, capacity)
-        return InstanceArrays(coordinates, demands, distances, capacity, size, scale, bound)
+        return InstanceArrays(
+            coordinates=coordinates,
+            demands=demands,
+            distances=distances,
+            capacity=capacity,
+            n_customers=size,
+            scale=scale,
+            bound=bound,
+        )

@@ -143,7 +143,16 @@ class RoutingSimulation:
         if self.is_advised:
             self._follow(which, vehicle, origin, node, ~np.isnan(returns).all(axis=1))
         is_complete = np.logical_not(self.unserved[which].any(axis=1))
-        return MoveResult(is_valid, vehicle, node, distance, returns, loads, total, is_complete)
+        return MoveResult(
+            is_valid=is_valid,
+            vehicle=vehicle,
+            node=node,
+            distance=distance,
+            returns=returns,
+            loads=loads,
+            total=total,
+            is_complete=is_complete,
+        )
 
     def _replaced(self, which: Array, vehicle: Array, node: Array) -> tuple[Array, Array, Array]:
         """Return the vehicle and the node of each move, and whether they were the chosen ones."""

@@ -33,14 +33,19 @@ class DictActionWrapper(ActionWrapper):
 
     def __init__(self, env: StructuredEnv) -> None:
         super().__init__(env)
-        wholes = {k: s.spaces if isinstance(s, spaces.Tuple) else s for k, s in env.action_spaces_dict.items()}
-        self._action_spaces = named_spaces(self, {key: self.reverse_action(whole) for key, whole in wholes.items()})
+        parts = {}
+        for key, space in env.action_spaces_dict.items():
+            parts[key] = self.reverse_action(space.spaces if isinstance(space, spaces.Tuple) else space)
+        self._action_spaces = named_spaces(self, parts)
 
     def action(self, action: Action) -> Any:
         """The entry `action`, or the tuple of `action_0`, `action_1` and so on."""
-        return action["action"] if "action" in action else tuple(action[f"action_{i}"] for i in range(len(action)))
+        if "action" in action:
+            return action["action"]
+        return tuple(action[f"action_{place}"] for place in range(len(action)))
 
     def reverse_action(self, action: Any) -> dict[str, Any]:
         """The action under its name, or its parts under theirs."""
-        parts = action if isinstance(action, tuple) else ()
-        return {f"action_{i}": part for i, part in enumerate(parts)} or {"action": action}
+        if isinstance(action, tuple) and action:
+            return {f"action_{place}": part for place, part in enumerate(action)}
+        return {"action": action}

@@ -52,8 +52,11 @@ class DiscretizeActionsWrapper(ReplacedHeadsWrapper):
                 remedy = "use at most as many bins as there are integers between the bounds"
                 raise ValueError(f"discretization_config: {came}; {remedy}")
         values = values.astype(space.dtype)
-        self.bins[head], (n_entries, num_bins) = (values, space.shape), values.shape
-        return {head: spaces.Discrete(num_bins) if n_entries == 1 else spaces.MultiDiscrete([num_bins] * n_entries)}
+        self.bins[head] = (values, space.shape)
+        n_entries, num_bins = values.shape
+        if n_entries == 1:
+            return {head: spaces.Discrete(num_bins)}
+        return {head: spaces.MultiDiscrete([num_bins] * n_entries)}
 
     def joined(self, head: str, values: dict[str, Any]) -> Any:
         """Values that the bins stand for."""

@@ -313,5 +313,6 @@ def _act_event(step_key: StepKey, head: str, space: spaces.Space[Any]) -> tuple[
     attributes = {"step_key": step_key, "name": head}
     if isinstance(space, spaces.Box):
         return declarations(ContinuousActionEvents)["action"], attributes
-    n_choices = int(np.max(np.subtract(*bounds(space)[::-1]))) + 1
+    lowest, highest = bounds(space)
+    n_choices = int(np.max(np.subtract(highest, lowest))) + 1
     return declarations(DiscreteActionEvents)["action"], {**attributes, "num_actions": n_choices}

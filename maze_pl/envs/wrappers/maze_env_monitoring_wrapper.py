@@ -103,7 +103,8 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
             rewards.step[1] += result[1]
             env_time = self.env.get_env_time()
             if env_time != self._env_time or result[2] or result[3]:
-                self._env_time, place = env_time, self.pick(topics.RewardEvents)
+                self._env_time = env_time
+                place = self.pick(topics.RewardEvents)
                 if place is not None:
                     self._sample[place] = rewards.named("steps", rewards.step)
                 rewards.total += rewards.step
@@ -132,11 +133,10 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """The sample, and the sums of the rewards."""
-        rewards = self._rewards
-        return {
-            **super().end_episode(),
-            **dict(rewards.named(None, rewards.total) if rewards is not None else ()),
-        }
+        statistics = dict(super().end_episode())
+        if self._rewards is not None:
+            statistics.update(self._rewards.named(None, self._rewards.total))
+        return statistics
 
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""

@@ -36,10 +36,8 @@ class NoDictActionWrapper(PlainGymWrapper, ActionWrapper):
         self._heads, self._several = list(heads), len(heads) > 1
         self._space = next(iter(choices))
         if self._several:
-            sizes, starts = (
-                [int(choice.n) for choice in choices],
-                [int(choice.start) for choice in choices],
-            )
+            sizes = [int(choice.n) for choice in choices]
+            starts = [int(choice.start) for choice in choices]
             self._space = spaces.MultiDiscrete(sizes, start=starts)
         self._action_spaces = {key: self._space}
 

@@ -98,27 +98,22 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             raise ValueError(f"{_NAME}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
         if both := (excluded | masks) & set(manual_config):
             raise ValueError(f"{_NAME}: {sorted(both)} are in manual_config, but are excluded or serve as action masks")
-        given = (default_strategy, default_strategy_config, default_statistics)
-        defaults: dict[str, Any] = dict(zip(MANUAL_ENTRIES, given, strict=True))
+        defaults = {
+            "strategy": default_strategy,
+            "strategy_config": default_strategy_config,
+            "statistics": default_statistics,
+        }
         self.strategies: dict[str, ObservationNormalizationStrategy] = {}
         self._given: set[str] = set()  # observations whose statistics the configuration states
         for name, space in all_spaces.items():
             is_usual = isinstance(space, spaces.Box) and space.low.size > 0
             if name in masks | excluded or not (is_usual or name in manual_config):
                 continue
-            manual = manual_config.get(name, {})
             with _named(name):
-                if wrong := set(manual) - set(MANUAL_ENTRIES):
-                    raise ValueError(f"unknown entries {sorted(wrong)} in manual_config, not {MANUAL_ENTRIES}")
-                is_another = "strategy" in manual  # to which the default arguments do not apply
-                settings = {**(dict.fromkeys(MANUAL_ENTRIES) if is_another else defaults), **manual}
-                if not isinstance(space, spaces.Box):
-                    raise TypeError(f"only Box observations can be normalised, not {space}")
-                strategy = import_class(settings["strategy"], ObservationNormalizationStrategy)
-                self.strategies[name] = strategy(space, **(settings["strategy_config"] or {}))
-                if settings["statistics"] is not None:
-                    self.strategies[name].set_normalization_stats(settings["statistics"])
-                    self._given.add(name)
+                settings = _settings_of(manual_config.get(name, {}), defaults)
+                self.strategies[name] = _strategy_of(space, settings)
+            if settings["statistics"] is not None:
+                self._given.add(name)
         normalized = {name: strategy.normalized_space() for name, strategy in self.strategies.items()}
         self._observation_spaces = {}
         for key, own in env.observation_spaces_dict.items():
@@ -258,6 +253,34 @@ def normalizers_of(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
         if issubclass(type(wrapper), ObservationNormalizationWrapper):
             found.append(cast(ObservationNormalizationWrapper, wrapper))
     return found
+
+
+def _settings_of(manual: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an observation, `MANUAL_ENTRIES` -> value, from its configuration and the defaults.
+
+    Raises:
+        ValueError: The configuration has an unknown entry.
+    """
+    if wrong := set(manual) - set(MANUAL_ENTRIES):
+        raise ValueError(f"unknown entries {sorted(wrong)} in manual_config, not {MANUAL_ENTRIES}")
+    if "strategy" in manual:  # the default arguments are those of another strategy
+        return {**dict.fromkeys(MANUAL_ENTRIES), **manual}
+    return {**defaults, **manual}
+
+
+def _strategy_of(space: spaces.Space[Any], settings: Mapping[str, Any]) -> ObservationNormalizationStrategy:
+    """Make the strategy of an observation, with its statistics if they are given.
+
+    Raises:
+        TypeError: The space is not a Box.
+    """
+    if not isinstance(space, spaces.Box):
+        raise TypeError(f"only Box observations can be normalised, not {space}")
+    kind = import_class(settings["strategy"], ObservationNormalizationStrategy)
+    strategy: ObservationNormalizationStrategy = kind(space, **(settings["strategy_config"] or {}))
+    if settings["statistics"] is not None:
+        strategy.set_normalization_stats(settings["statistics"])
+    return strategy
 
 
 @contextmanager

@@ -137,10 +137,16 @@ class ObservationStackWrapper(ObservationWrapper):
         All agents of a sub-step share these stacks, as a state does not tell which agent it belongs
         to.
         """
-        seen, done = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        inner = self.env.get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        observations, actions = inner
         if first_step_in_episode:
             self._recorded.clear()
-        return seen and {key: self._stacked(self._recorded.setdefault(key, {}), seen[key]) for key in seen}, done
+        if observations is None:
+            return None, actions
+        stacked = {}
+        for key, observation in observations.items():
+            stacked[key] = self._stacked(self._recorded.setdefault(key, {}), observation)
+        return stacked, actions
 
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""

@@ -28,9 +28,10 @@ class OneHotPreProcessor(PreProcessor):
         Raises:
             ValueError: There is no such category.
         """
-        vector, index = np.zeros(self._n, np.float32), int(observation) - self._start
+        index = int(observation) - self._start
         if not 0 <= index < self._n:
             raise ValueError(f"{int(observation)} is not one of the categories of {self.observation_space}")
+        vector = np.zeros(self._n, np.float32)
         vector[index] = 1.0
         return vector
 

@@ -1,6 +1,6 @@
 """Pre-processing of observations before they reach the policy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -76,27 +76,18 @@ class PreProcessingWrapper(ObservationWrapper):
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
         self.pipeline: list[PipelineEntry] = []
         for name, output, keep, make in [_entry(entry) for entry in pre_processor_mapping]:
-            holders = [parts for parts in found.values() if name in parts]
-            names = {name for parts in found.values() for name in parts}
             try:
-                if not holders:
-                    raise ValueError(f"not among {sorted(names)}, those before this entry; is the order wrong?")
-                if output in names:
-                    raise ValueError(f"{output!r} exists already")
-                if name in masks and not keep:
-                    raise ValueError("it serves as an action mask and must stay; set keep_original: true")
-                space = holders[0][name]
-                if any(parts[name] != space for parts in holders):
-                    raise ValueError(f"it has different spaces in different sub-steps, such as {space}; rename one")
+                space = _space_of(name, output, found.values(), is_lost_mask=name in masks and not keep)
                 processor = make(space)
                 processed = processor.processed_space()
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{_NAME}: observation {name!r}: {error}") from error
             self.pipeline.append(PipelineEntry(name, output, processor, keep, space))
-            for parts in holders:
-                parts[output] = processed
-                if not keep:
-                    del parts[name]
+            for parts in found.values():
+                if name in parts:
+                    parts[output] = processed
+                    if not keep:
+                        del parts[name]
         self._observation_spaces = {key: spaces.Dict(parts) for key, parts in found.items()}
 
     def observation(self, observation: Observation) -> Observation:
@@ -134,6 +125,33 @@ class PreProcessingWrapper(ObservationWrapper):
         return PreProcessingArrayWrapper(env, self)
 
 
+def _space_of(name: str, output: str, sub_steps: Collection[Mapping[str, Space]], is_lost_mask: bool) -> Space:
+    """Return the space of an observation that is to be processed.
+
+    Args:
+        name: Name of the observation.
+        output: Name of the result.
+        sub_steps: For each sub-step, the observations before this entry with their spaces.
+        is_lost_mask: Whether an action mask would be removed.
+
+    Raises:
+        ValueError: There is no such observation or it has several spaces, there is an observation with the name of
+            the result, or a mask would be removed.
+    """
+    holders = [parts for parts in sub_steps if name in parts]
+    names = {name for parts in sub_steps for name in parts}
+    if not holders:
+        raise ValueError(f"not among {sorted(names)}, those before this entry; is the order wrong?")
+    if output in names:
+        raise ValueError(f"{output!r} exists already")
+    if is_lost_mask:
+        raise ValueError("it serves as an action mask and must stay; set keep_original: true")
+    space = holders[0][name]
+    if any(parts[name] != space for parts in holders):
+        raise ValueError(f"it has different spaces in different sub-steps, such as {space}; rename one")
+    return space
+
+
 def _entry(entry: Mapping[str, Any]) -> tuple[str, str, bool, Callable[..., PreProcessor]]:
     """Name, name of the result, keep the original or not, and factory of the pre-processor."""
     if not {"observation", "class_path"} <= entry.keys() <= {"observation", "class_path", "keep_original", "config"}:
@@ -141,9 +159,5 @@ def _entry(entry: Mapping[str, Any]) -> tuple[str, str, bool, Callable[..., PreP
     name = entry["observation"]
     kind: Any = import_class(entry["class_path"], PreProcessor, f"{_NAME}: observation {name!r}: ")
     output = f"{name}-{kind.tag or kind.__module__.rpartition('.')[2]}"
-    return (
-        name,
-        output,
-        bool(entry.get("keep_original")),
-        partial(kind, **(entry.get("config") or {})),
-    )
+    make = partial(kind, **(entry.get("config") or {}))
+    return name, output, bool(entry.get("keep_original")), make

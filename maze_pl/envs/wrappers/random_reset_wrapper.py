@@ -59,11 +59,9 @@ class RandomResetWrapper(Wrapper):
         for attempt in range(_MOST_ATTEMPTS):
             own = seed if seed is None or not attempt else derive_seed(seed, "attempt", attempt)
             observation, info = self.env.reset(seed=own, options=options)
-            n_steps, ended = (
-                self._generator.integers(self.min_skip_steps, self.max_skip_steps + 1),
-                False,
-            )
+            n_steps = self._generator.integers(self.min_skip_steps, self.max_skip_steps + 1)
             until = self.env.get_env_time() + n_steps
+            ended = False
             if n_steps:
                 for space in self._spaces.values():
                     space.seed(int(self._generator.integers(2**31)))

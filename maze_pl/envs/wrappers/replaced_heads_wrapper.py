@@ -31,7 +31,9 @@ class ReplacedHeadsWrapper(ActionWrapper):
         self._new = {head: self.replacement(head, old[head], entry) for head, entry in config.items()}
         self._action_spaces = {}
         for key, space in env.action_spaces_dict.items():
-            parts = [item for head, part in space.items() for item in self._new.get(head, {head: part}).items()]
+            parts: list[tuple[str, spaces.Space[Any]]] = []
+            for head, part in space.items():
+                parts += self._new.get(head, {head: part}).items()
             if len(dict(parts)) != len(parts):
                 raise ValueError(f"{name}: some of the action heads {[head for head, _ in parts]} have the same name")
             self._action_spaces[key] = spaces.Dict(dict(parts))

@@ -35,10 +35,8 @@ class ResizeImgPreProcessor(AveragingPreProcessor):
             raise ValueError(f"{target_size=} must be [height, width], for 2 or 3 dimensions, not {shape}")
         self.channels_last = len(shape) == 3 and not transpose
         height, width = shape[:2] if self.channels_last else shape[-2:]
-        self.rows, self.columns = (
-            _weights(height, target_size[0]),
-            _weights(width, target_size[1]).T,
-        )
+        self.rows = _weights(height, target_size[0])
+        self.columns = _weights(width, target_size[1]).T
 
     def average(self, observation: Array) -> Array:
         """[height, width], with channels before or after them, -> the same with the new height and width."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from maze_pl.envs.structured_env import (
 from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
 from maze_pl.records.record_files import Act, SpacesTrajectoryRecord
+
+_ENV_TIME: Final = 2  # places in an `Act`
+_REWARD: Final = 3
 
 
 class SpacesRecordingWrapper(RecordingWrapper):
@@ -72,7 +75,8 @@ class SpacesRecordingWrapper(RecordingWrapper):
             raise ValueError(f"{type(writer).__name__} draws episodes, which needs TrajectoryRecordingWrapper")
         self._described, self._context = Spec.of(env, max_agents), env.context
         self._is_flat, self._attributes = self._described.is_flat, attributes_rewards(env)
-        self._acts, self._rewards = cast(list[Act] | None, None), list[float]()
+        self._acts: list[Act] | None = None
+        self._rewards: list[float] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode and its record."""
@@ -119,7 +123,7 @@ class SpacesRecordingWrapper(RecordingWrapper):
         Raises:
             EnvContractError: There is not one reward for each act, or only some steps have rewards.
         """
-        n_acts = sum(1 for _ in takewhile(lambda act: act[2] == env_time, reversed(acts)))
+        n_acts = sum(1 for _ in takewhile(lambda act: act[_ENV_TIME] == env_time, reversed(acts)))
         is_attributed = bool(self._rewards) if n_acts < len(acts) else None
         check_actor_rewards(rewards, n_acts, is_attributed, self.env)
         self._rewards += [] if rewards is None else list(rewards)
@@ -134,8 +138,18 @@ class SpacesRecordingWrapper(RecordingWrapper):
         known = self._described.steps[actor.step_key].observation_space.spaces if actor else {}
         last = {name: np.array(self._observation[name], space.dtype) for name, space in known.items()}
         attributed = np.array(rewards + [np.nan] * (len(acts) - len(rewards))) if rewards else None
-        rest = terminated, truncated, self._env_time, actor, last, attributed
-        self._keep(SpacesTrajectoryRecord.of_acts(self.env.get_episode_id(), self._described, acts, *rest))
+        record = SpacesTrajectoryRecord.of_acts(
+            self.env.get_episode_id(),
+            self._described,
+            acts,
+            terminated=terminated,
+            truncated=truncated,
+            last_env_time=self._env_time,
+            last_actor=actor,
+            last_observation=last,
+            actor_reward=attributed,
+        )
+        self._keep(record)
 
     def end_episode(self) -> Mapping[StatKey, float | Array]:
         """Complete the record of the episode if one is running."""
@@ -144,14 +158,16 @@ class SpacesRecordingWrapper(RecordingWrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """Rewards of the running episode, since adaptive wrappers would change them in a replay."""
-        rewards = [act[3] for act in self._acts or ()]
+        rewards = [act[_REWARD] for act in self._acts or ()]
         return {"reward": rewards, "actor_reward": [float(reward) for reward in self._rewards]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the result of `state_dict`; replaying restores observations and actions."""
         if self._acts and len(self._acts) == len(state["reward"]):
-            pairs = zip(self._acts, state["reward"], strict=True)
-            self._acts = [(*act[:3], reward, *act[4:]) for act, reward in pairs]
+            acts: list[Act] = []
+            for act, reward in zip(self._acts, state["reward"], strict=True):
+                acts.append((*act[:_REWARD], reward, *act[_REWARD + 1 :]))
+            self._acts = acts
             self._rewards = list(state["actor_reward"])
 
 

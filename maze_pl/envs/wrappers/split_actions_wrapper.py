@@ -66,19 +66,15 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def _split_masks(self, key: StepKey, masks: dict[str, str]) -> None:
         """Determine the masks that replace the masks of split heads in a sub-step."""
-        heads, observations = (
-            self.env.action_spaces_dict[key].spaces,
-            self.env.observation_spaces_dict[key].spaces,
-        )
+        heads = self.env.action_spaces_dict[key].spaces
+        observations = self.env.observation_spaces_dict[key].spaces
         whole = {head: masks.pop(head) for head in self._new if head in masks and head in heads}
         parts = self.mask_parts[key] = {}
         for head, name in whole.items():
             ones = np.ones(cast(Any, heads[head]).shape, np.int64)
             n_options = getattr(heads[head], "nvec", ones)  # options of each entry
-            found, expected = (
-                getattr(observations.get(name), "shape", None),
-                (int(n_options.sum()),),
-            )
+            found = getattr(observations.get(name), "shape", None)
+            expected = (int(n_options.sum()),)
             if found != expected:
                 raise ValueError(f"split_config: the mask {name!r} of {head!r} has shape {found}, expected {expected}")
             first = np.cumsum(n_options) - n_options
@@ -86,11 +82,12 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
                 new = masks[part] = f"{name}-{part}"
                 if new in observations:
                     raise ValueError(f"split_config: the mask {new!r} has the name of another observation; rename one")
-                parts[new] = (
-                    name,
-                    [int(first[i]) + option for i in indices for option in range(int(n_options[i]))],
-                )
-        self._masks[key], self.dropped_masks[key] = masks, set(whole.values()) - set(masks.values())
+                entries: list[int] = []  # of the old mask
+                for index in indices:
+                    entries += range(int(first[index]), int(first[index] + n_options[index]))
+                parts[new] = (name, entries)
+        self._masks[key] = masks
+        self.dropped_masks[key] = set(whole.values()) - set(masks.values())
 
     def _space_with_masks(self, key: StepKey, space: spaces.Dict) -> spaces.Dict:
         """Observation space of a sub-step with its masks split."""
@@ -135,8 +132,11 @@ class SplitActionsWrapper(ReplacedHeadsWrapper):
 
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action, turn the actions back, and split masks."""
-        seen, done = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
-        return seen and {key: self._with_split_masks(key, observation) for key, observation in seen.items()}, done
+        inner = super().get_observation_and_action_dicts(maze_state, maze_action, first_step_in_episode)
+        observations, actions = inner
+        if observations is not None:
+            observations = {key: self._with_split_masks(key, seen) for key, seen in observations.items()}
+        return observations, actions
 
     def replacement(self, head: str, space: Any, entry: Any) -> dict[str, spaces.Space[Any]]:
         """New heads, each a vector of some of the entries."""

@@ -8,7 +8,7 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.spaces import environment_action
 from maze_pl.envs.contract import EnvContractError, name_of
-from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import ActionWrapper, Wrapper, wrappers_of
 
 
@@ -110,26 +110,43 @@ class StepSkipWrapper(Wrapper):
         self._acted.append(actor)
         if not self._noops:
             self._actions[actor] = action
-        observation, total, terminated, truncated, info = yield action
+        result: StepResult = yield action
+        _, _, terminated, truncated, _ = result
         self._is_done = env.is_actor_done()
         self._complete = bool(env.get_env_time() != time or terminated or truncated)
-        if self._complete:
-            self._rewards = env.get_actor_rewards()
-            was_decision, self.context.is_decision = self.context.is_decision, False
-            ended: ActorID | None = None  # actor that has ended in a skipped step
-            for _ in range(self.n_steps - 1):
-                acted, time = list[ActorID](), env.get_env_time()
-                while env.get_env_time() == time and not (terminated or truncated):
-                    acted.append(actor := env.actor_id())
-                    action = self._actions.get(actor) or self._noops.get(actor.step_key) or self._noop(actor.step_key)
-                    observation, reward, terminated, truncated, info = yield action
-                    total += reward
-                    if env.is_actor_done():
-                        ended = actor
-                self._credit(acted)
-            self.context.is_decision = was_decision
-            if ended is not None and not terminated:
-                self._refuse_end(ended)
+        if not self._complete:
+            return result
+        self._rewards = env.get_actor_rewards()
+        return (yield from self._skip(result))
+
+    def _skip(self, decided: StepResult) -> StepParts:
+        """Perform the skipped steps as a generator; the reward is the sum over all steps of the decision.
+
+        Args:
+            decided: Result of the act that has completed the decided step.
+
+        Raises:
+            EnvContractError: An agent has ended, and the episode has not terminated.
+        """
+        env = self.env
+        observation, total, terminated, truncated, info = decided
+        was_decision, self.context.is_decision = self.context.is_decision, False
+        ended: ActorID | None = None  # actor that has ended in a skipped step
+        for _ in range(self.n_steps - 1):
+            acted: list[ActorID] = []
+            time = env.get_env_time()
+            while env.get_env_time() == time and not (terminated or truncated):
+                actor = env.actor_id()
+                acted.append(actor)
+                action = self._actions.get(actor) or self._noops.get(actor.step_key) or self._noop(actor.step_key)
+                observation, reward, terminated, truncated, info = yield action
+                total += reward
+                if env.is_actor_done():
+                    ended = actor
+            self._credit(acted)
+        self.context.is_decision = was_decision
+        if ended is not None and not terminated:
+            self._refuse_end(ended)
         return observation, total, terminated, truncated, info
 
     def _refuse_end(self, actor: ActorID) -> None:
@@ -143,10 +160,8 @@ class StepSkipWrapper(Wrapper):
         """Add the rewards of a skipped step to its actors' last acts in the decided step."""
         rewards = self.env.get_actor_rewards() if acted else None
         if rewards is not None and self._rewards is not None:
-            last, self._rewards = (
-                {actor: i for i, actor in enumerate(self._acted)},
-                self._rewards.copy(),
-            )
+            last = {actor: place for place, actor in enumerate(self._acted)}
+            self._rewards = self._rewards.copy()
             for actor, reward in zip(acted, rewards, strict=True):
                 if actor in last:
                     self._rewards[last[actor]] += reward

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from maze_pl.core.actor_id import ActorID
 from maze_pl.core.episode import StatKey
 from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.contract import name_of
@@ -107,8 +108,7 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         self._reward = 0.0  # includes acts that did not reach the simulation
         self._attributes = attributes_rewards(env)
         self._n_acts = 0  # since the last decision
-        # decisions of the environment step, with their numbers of acts
-        self._unfinished: list[tuple[StateRecord, int]] = []
+        self._unfinished: list[tuple[StateRecord, int]] = []  # decisions of this step, with their numbers of acts
         layers = list(wrappers_of(env))
         passed_on = Wrapper.get_maze_action
         self._names_actions = any(type(layer).get_maze_action is not passed_on for layer in layers)
@@ -119,9 +119,10 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         """Start an episode and its record."""
         self.end_episode()
         result = self.env.reset(seed=seed, options=options)
-        self._record, self._is_wanted = StateTrajectoryRecord(self.env.get_episode_id()), False
-        self._record.is_attributed = self._attributes
-        self._events.has_acted, self._reward = False, 0.0  # steps by wrappers are not decisions
+        self._record = StateTrajectoryRecord(self.env.get_episode_id(), is_attributed=self._attributes)
+        self._is_wanted = False
+        self._events.has_acted = False  # steps by wrappers are not decisions
+        self._reward = 0.0
         self._n_acts = 0
         self._unfinished = []
         self._look(self._record)
@@ -130,43 +131,64 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
     def step_in_parts(self, action: Action) -> StepParts:
         """Step, and record the decision, unless an inner wrapper only stores the action."""
         env, record = self.env, self._record
-        fired = self._events
         env_time, actor_id = env.get_env_time(), env.core_env.actor_id()
         components = _copied(env.get_serializable_components())
         result: StepResult = yield action
-        _, reward, terminated, truncated, info = result
+        _, reward, terminated, truncated, _ = result
+        is_last = terminated or truncated
         self._reward += reward
         self._n_acts += 1
-        if record is not None and fired.has_acted:
-            maze_action = _copied(env.get_maze_action()) if self._names_actions else fired.maze_action
-            step = StateRecord(
-                env_time=env_time,
-                actor_id=actor_id,
-                maze_state=record.last_maze_state,
-                maze_action=maze_action,
-                reward=self._reward,
-                terminated=terminated,
-                truncated=truncated,
-                info=_copied(info),
-                events=fired.take(),
-                serializable_components=components,
-                actor_done=bool(env.is_actor_done()),
-            )
-            record.steps.append(step)
-            self._unfinished.append((step, self._n_acts))
-            self._n_acts = 0
-            self._reward, self._is_wanted = 0.0, self.context.is_logged
-            self._look(record)
-        elif record is not None and record.steps and (terminated or truncated):  # by a wrapper alone
-            last = record.steps[-1]
-            last.reward += self._reward
-            last.terminated, last.truncated = terminated, truncated
-            last.events += fired.take()
         if record is not None:
-            self._end_step(record, env_time, terminated or truncated)
-        if terminated or truncated:
+            if self._events.has_acted:
+                self._add_decision(record, result, env_time, actor_id, components)
+            elif record.steps and is_last:  # a wrapper alone has ended the episode
+                last = record.steps[-1]
+                last.reward += self._reward
+                last.terminated, last.truncated = terminated, truncated
+                last.events += self._events.take()
+            self._end_step(record, env_time, is_last)
+        if is_last:
             self.end_episode()
         return result
+
+    def _add_decision(
+        self,
+        record: StateTrajectoryRecord,
+        result: StepResult,
+        env_time: int,
+        actor_id: ActorID,
+        components: dict[str, Any],
+    ) -> None:
+        """Record a decision that has reached the simulation.
+
+        Args:
+            record: Record of the episode.
+            result: Result of the decision.
+            env_time: Environment time before it.
+            actor_id: The simulation's actor.
+            components: State of the serializable components before it.
+        """
+        env, fired = self.env, self._events
+        _, _, terminated, truncated, info = result
+        step = StateRecord(
+            env_time=env_time,
+            actor_id=actor_id,
+            maze_state=record.last_maze_state,
+            maze_action=_copied(env.get_maze_action()) if self._names_actions else fired.maze_action,
+            reward=self._reward,
+            terminated=terminated,
+            truncated=truncated,
+            info=_copied(info),
+            events=fired.take(),
+            serializable_components=components,
+            actor_done=bool(env.is_actor_done()),
+        )
+        record.steps.append(step)
+        self._unfinished.append((step, self._n_acts))
+        self._n_acts = 0
+        self._reward = 0.0
+        self._is_wanted = self.context.is_logged
+        self._look(record)
 
     def _end_step(self, record: StateTrajectoryRecord, env_time: int, is_last: bool) -> None:
         """Record the time, and rewards of single acts if an environment step is finished.

@@ -114,23 +114,33 @@ class SelfAttentionBlock(ShapeNormalizationBlock):
         num_heads: int = 1,
         dropout: float = 0.0,
     ) -> None:
-        n_dims = 4 if self._of_images else 3
+        n_element_dims = 2 if self._of_images else 1  # height and width, or length
+        n_dims = 2 + n_element_dims  # with batch and features
         name = type(self).__name__
         n_masks = len(as_keys(in_keys, f"{name}: in_keys")) - 1
         n_outputs = len(as_keys(out_keys, f"{name}: out_keys"))
-        out_dims = [n_dims, 3][:n_outputs] if n_outputs <= 2 else n_dims
-        super().__init__(in_keys, out_keys, in_shapes, [n_dims] + [n_dims - 1] * n_masks, out_dims)
+        in_dims = [n_dims, *[1 + n_element_dims] * n_masks]
+        out_dims = [n_dims, 3] if n_outputs == 2 else [n_dims] * n_outputs  # weights are [B, L, L]
+        super().__init__(in_keys, out_keys, in_shapes, in_dims, out_dims)
         self.require_numbers(embed_dim=embed_dim, num_heads=num_heads)
         self.require_flags(add_input_to_output=add_input_to_output, bias=bias)
         self.require_probability(dropout=dropout)
         self.require(embed_dim % num_heads == 0, f"num_heads that divides {embed_dim=}, not {num_heads}")
-        shape = self.in_shapes[0][1 - n_dims :]
-        n_features, elements = (shape[0], shape[1:]) if self._of_images else (shape[1], shape[:1])
-        masks = [shape[2 - n_dims :] for shape in self.in_shapes[1:]]
-        wanted = "(C, H, W), maybe a mask (H, W)" if self._of_images else "(L, n), maybe a mask (L,)"
+        shape = self.in_shapes[0]
+        if self._of_images:
+            n_features = shape[-3]
+            elements = shape[-2:]
+            wanted = "(C, H, W), maybe a mask (H, W)"
+        else:
+            n_features = shape[-1]
+            elements = shape[-2:-1]
+            wanted = "(L, n), maybe a mask (L,)"
+        masks = [mask[-n_element_dims:] for mask in self.in_shapes[1:]]
         good = masks in ([], [elements]) and n_outputs <= 2
         self.require(good, f"{wanted}; one output, or output and weights")
-        self.query, self.key, self.value = (nn.Linear(n_features, embed_dim, bias) for _ in range(3))
+        self.query = nn.Linear(n_features, embed_dim, bias)
+        self.key = nn.Linear(n_features, embed_dim, bias)
+        self.value = nn.Linear(n_features, embed_dim, bias)
         self.output = nn.Linear(embed_dim, n_features, bias)
         self.num_heads = num_heads
         self.dropout = dropout
@@ -141,10 +151,12 @@ class SelfAttentionBlock(ShapeNormalizationBlock):
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the output, of the same shape as the input, and the weights if they have a name."""
-        x, *masks = (block_input[key] for key in self.in_keys)
-        x = self.as_floats(x)
+        x = self.as_floats(block_input[self.in_keys[0]])
         elements = x.flatten(2).mT if self._of_images else x  # [B, L, n]
-        output, weights = attend(self._attention, [elements], masks[0].flatten(1) if masks else None)
+        mask: Tensor | None = None
+        if len(self.in_keys) == 2:
+            mask = block_input[self.in_keys[1]].flatten(1)  # [B, L]
+        output, weights = attend(self._attention, [elements], mask)
         output = output.mT.reshape(x.shape) if self._of_images else output
         if self.add_input_to_output:
             output = x + self.gamma * output

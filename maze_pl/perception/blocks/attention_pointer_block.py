@@ -67,7 +67,19 @@ class AttentionPointerBlock(ItemSetBlock):
         skip_masked: bool = True,
     ) -> None:
         super().__init__(
-            in_keys, out_keys, in_shapes, 2, mask_key, (), (), hidden_units, non_lin, None, False, False, skip_masked
+            in_keys,
+            out_keys,
+            in_shapes,
+            out_num_dims=2,
+            mask_key=mask_key,
+            chosen_keys=(),
+            compare_keys=(),
+            hidden_units=hidden_units,
+            non_lin=non_lin,
+            levels=None,
+            any_order=False,
+            skip_zeros=False,
+            skip_masked=skip_masked,
         )
         self.require_numbers(n_layers=n_layers, n_heads=n_heads, feed_forward_units=feed_forward_units)
         width = self.embedding_width

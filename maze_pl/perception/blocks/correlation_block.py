@@ -36,25 +36,35 @@ class CorrelationBlock(OneOutputBlock):
         good = two and all(self.in_shapes) and self.in_shapes[0][-1] == self.in_shapes[1][-1]
         self.require(good, "two inputs (..., n) whose last dimensions are equal, and one output")
         self.require_flags(reduce=reduce)
-        first, second = _broadcast(*(shape[:-1] for shape in self.in_shapes))
+        first, second = _broadcast(self.in_shapes[0][:-1], self.in_shapes[1][:-1])
         self.func = partial(_correlation, first=first, second=second, reduce=reduce)
 
 
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Index tuples that insert the dimensions of size 1 that the product of two tensors needs."""
-    rest = [list(shape) for shape in shapes]
-    indices: list[list[Any]] = [[], []]
-    while any(rest):
-        x, y = (sizes[0] if sizes else None for sizes in rest)
-        inserted = None
-        if None in (x, y) or (x != y and 1 not in (x, y)):
-            inserted = 0 if len(indices[0]) + len(rest[0]) < len(indices[1]) + len(rest[1]) else 1
-        for number, index in enumerate(indices):
-            index.append(None if number == inserted else slice(None))
-            if number != inserted:
-                rest[number].pop(0)
-    first, second = ((..., *index, slice(None)) for index in indices)
-    return first, second
+def _broadcast(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return index tuples that insert the dimensions of size 1 that a product needs.
+
+    Args:
+        first: Shape of the first tensor, without its last dimension.
+        second: Shape of the second one, likewise.
+    """
+    first_sizes = list(first)  # of the dimensions that are still to be compared
+    second_sizes = list(second)
+    first_index: list[Any] = [...]
+    second_index: list[Any] = [...]
+    while first_sizes or second_sizes:
+        pair = first_sizes[:1] + second_sizes[:1]
+        fit = len(pair) == 2 and (pair[0] == pair[1] or 1 in pair)
+        if fit or len(first_sizes) >= len(second_sizes):
+            first_index.append(slice(None))
+            del first_sizes[0]
+        else:
+            first_index.append(None)
+        if fit or first_index[-1] is None:
+            second_index.append(slice(None))
+            del second_sizes[0]
+        else:
+            second_index.append(None)
+    return (*first_index, slice(None)), (*second_index, slice(None))
 
 
 def _correlation(x: Tensor, y: Tensor, first: tuple[Any, ...], second: tuple[Any, ...], reduce: bool) -> Tensor:

@@ -77,22 +77,21 @@ class GraphBlock(PerceptionBlock):
         self.require_numbers(n_heads=n_heads)
         self.require_normalization(normalization)
         self.require_probability(dropout=dropout)
-        shape, graph = (*self.in_shapes, ())[:2]
-        wanted = (*shape[:-2], *graph[-2:-1], 2) if edge_list else (*shape[:-1], *shape[-2:-1])
-        good = self.in_shapes[1:] in ([wanted], [wanted, shape[:-1]]) and len(shape) == len(graph) >= 2
         known = "edges (E, 2)" if edge_list else "adjacency (N, N)"
         self.require(
-            good and len(self.out_keys) == 1,
+            self._shapes_fit(edge_list) and len(self.out_keys) == 1,
             f"nodes (N, F), {known}, maybe a mask (N,); one output",
         )
-        self.n_nodes = shape[-2]
+        self.n_nodes = self.in_shapes[0][-2]
         self.edge_list = edge_list
-        sizes = itertools.pairwise([shape[-1], *(n_heads * width for width in hidden_features)])
+        widths = [n_heads * width for width in hidden_features]  # heads are concatenated
         activations = self.module_classes(len(hidden_features), non_lin=non_lin)
         has_bias = bias and normalization != "batch"
-        self.layers = nn.ModuleList(nn.Linear(*pair, has_bias) for pair in sizes)
+        layers: list[nn.Module] = []
+        for n_in, n_out in itertools.pairwise([self.in_shapes[0][-1], *widths]):
+            layers.append(nn.Linear(n_in, n_out, has_bias))
+        self.layers = nn.ModuleList(layers)
         self.non_lins = nn.ModuleList(activation() for activation in activations)
-        widths = [n_heads * width for width in hidden_features]
         if is_last_averaged:
             widths[-1] = hidden_features[-1]
         norms: list[nn.Module] = []
@@ -101,14 +100,26 @@ class GraphBlock(PerceptionBlock):
         self.norms = nn.ModuleList(norms)
         self.dropout = dropout
 
+    def _shapes_fit(self, edge_list: bool) -> bool:
+        """True for nodes, a graph and maybe a mask, with the same leading dimensions."""
+        if len(self.in_shapes) not in (2, 3):
+            return False
+        nodes, graph = self.in_shapes[:2]
+        if len(nodes) < 2 or len(graph) != len(nodes):
+            return False
+        *leading, n_nodes, _ = nodes
+        wanted = (*leading, graph[-2], 2) if edge_list else (*leading, n_nodes, n_nodes)
+        return graph == wanted and self.in_shapes[2:] in ([], [(*leading, n_nodes)])
+
     def forward(self, block_input: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return node features [..., N, n], 0 for nodes that do not exist."""
-        x, graph, *masks = (block_input[key] for key in self.in_keys)
-        x = self.as_floats(x)
+        x = self.as_floats(block_input[self.in_keys[0]])
+        graph = block_input[self.in_keys[1]]
         adjacency = (edges_to_adjacency(graph, self.n_nodes) if self.edge_list else graph).to(x.dtype)
-        if not masks:
+        if len(self.in_keys) == 2:
             return {self.out_keys[0]: self._run(x, adjacency, None)}
-        exists = (masks[0] != 0).unsqueeze(-1)
+        mask = block_input[self.in_keys[2]]
+        exists = (mask != 0).unsqueeze(-1)
         adjacency = torch.where(exists & exists.mT, adjacency, 0.0)
         output = self._run(torch.where(exists, x, 0.0), adjacency, exists.squeeze(-1))
         return {self.out_keys[0]: torch.where(exists, output, 0.0)}

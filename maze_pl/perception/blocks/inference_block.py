@@ -53,7 +53,12 @@ class InferenceBlock(PerceptionBlock):
             are_named,
             f"perception_blocks to be a dict of names and blocks, not {perception_blocks!r}",
         )
-        ordered = _in_order(self, perception_blocks)
+        _check_keys(self, perception_blocks)
+        ordered, shapes = _in_order(self, perception_blocks)
+        if missing := [key for key in self.out_keys if key not in shapes]:
+            known = f"there are the keys {list(shapes)}"
+            raise ValueError(f"the outputs {missing} are written by no block; {known}")
+        self._out_shapes = [shapes[key] for key in self.out_keys]
         self.block_names = list(ordered)
         self.blocks = nn.ModuleList(ordered.values())  # a ModuleDict would refuse some names
         self.state_shapes = state_shapes(self.blocks)
@@ -95,8 +100,13 @@ class InferenceBlock(PerceptionBlock):
         return {key: tensors[key] for key in self._given}
 
 
-def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> dict[str, PerceptionBlock]:
-    """Return the blocks in topological order; check keys and shapes."""
+def _check_keys(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> None:
+    """Refuse what is not a block, keys that are written twice, and keys that are never written.
+
+    Raises:
+        TypeError: An entry is not a block.
+        ValueError: Several blocks write a key, or a block reads one that is never written.
+    """
     written: dict[str, list[str]] = {}
     for name, block in blocks.items():
         if not isinstance(block, PerceptionBlock):
@@ -118,6 +128,17 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
             found = f"block {name!r} ({type(block).__name__}) reads {missing}"
             known = f"there are the keys {[*writers]}"
             raise ValueError(f"{found}, which is neither an input nor written by a block; {known}")
+
+
+def _in_order(
+    graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]
+) -> tuple[dict[str, PerceptionBlock], dict[str, tuple[int, ...]]]:
+    """Return the blocks in topological order, and the shapes of inputs and written tensors.
+
+    Raises:
+        ValueError: Blocks depend on each other in a cycle, or one expects another shape than is
+            written.
+    """
     shapes = dict(zip(graph.in_keys, graph.in_shapes, strict=True))
     waiting = dict(blocks)
     ordered: dict[str, PerceptionBlock] = {}
@@ -127,14 +148,11 @@ def _in_order(graph: InferenceBlock, blocks: Mapping[str, PerceptionBlock]) -> d
             needs = [f"{name!r} reads {block.in_keys} and writes {block.out_keys}" for name, block in waiting.items()]
             raise ValueError(f"blocks wait for each other in a cycle: {'; '.join(needs)}")
         for name in ready:
-            block = ordered[name] = waiting.pop(name)
+            block = waiting.pop(name)
+            ordered[name] = block
             for key, shape in zip(block.in_keys, block.in_shapes, strict=True):
                 if shape != shapes[key]:
                     expected = f"block {name!r} ({type(block).__name__}) expects {key!r}"
                     raise ValueError(f"{expected} of shape {shape}, but it has shape {shapes[key]}")
             shapes.update(zip(block.out_keys, block.out_shapes(), strict=True))
-    if missing := [key for key in graph.out_keys if key not in shapes]:
-        known = f"there are the keys {list(shapes)}"
-        raise ValueError(f"the outputs {missing} are written by no block; {known}")
-    graph._out_shapes = [shapes[key] for key in graph.out_keys]
-    return ordered
+    return ordered, shapes

@@ -26,7 +26,13 @@ class ItemSets(ABC):
 
     Tensors with an entry per item are [*items, ...], where `items` is either [B, N], all slots, or
     [M], the M slots in use of all sets together.
+
+    Args:
+        mask: [B, N] True where a slot is in use.
     """
+
+    def __init__(self, mask: Tensor) -> None:
+        self._mask = mask
 
     @abstractmethod
     def select(self, slots: Tensor) -> Tensor:
@@ -52,13 +58,13 @@ class ItemSets(ABC):
     def in_slots(self, values: Tensor) -> Tensor:
         """Put the entries of items in their slots: [*items, d] to [B, N, d]; 0 in empty slots."""
 
-    @abstractmethod
     def in_use(self) -> Tensor:
         """Return which slots hold items, [B, N]."""
+        return self._mask
 
-    @abstractmethod
     def count(self) -> Tensor:
-        """Return the number of items of each set, [B, 1], of at least 1."""
+        """Return the number of items of each set, [B, 1], or 1 for an empty set."""
+        return self._mask.sum(-1, keepdim=True).clamp(min=1)
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean over each set's items: [*items, d] to [B, d]; 0 without items."""
@@ -77,7 +83,7 @@ class ItemsInUse(ItemSets):
     """
 
     def __init__(self, mask: Tensor) -> None:
-        self._mask = mask
+        super().__init__(mask)
         self._row, self._slot = mask.nonzero(as_tuple=True)
 
     def select(self, slots: Tensor) -> Tensor:
@@ -95,16 +101,16 @@ class ItemsInUse(ItemSets):
 
     def max(self, values: Tensor) -> Tensor:
         """See `ItemSets.max`."""
-        highest = self._in_slots(values, -torch.inf).amax(1)
+        highest = self._filled(values, -torch.inf).amax(1)
         return torch.where(self._mask.any(-1, keepdim=True), highest, 0.0)
 
     def softmax(self, scores: Tensor) -> Tensor:
         """See `ItemSets.softmax`."""
         lowest = torch.finfo(scores.dtype).min
-        return self.select(self._in_slots(scores, lowest).softmax(1))
+        return self.select(self._filled(scores, lowest).softmax(1))
 
-    def _in_slots(self, values: Tensor, other: float) -> Tensor:
-        """Put the entries of items in their slots: [M, d] to [B, N, d]."""
+    def _filled(self, values: Tensor, other: float) -> Tensor:
+        """Put the entries of items in their slots: [M, d] to [B, N, d]; `other` in empty slots."""
         slots = values.new_full((*self._mask.shape, values.shape[1]), other)
         return slots.index_put((self._row, self._slot), values)
 
@@ -114,26 +120,11 @@ class ItemsInUse(ItemSets):
 
     def in_slots(self, values: Tensor) -> Tensor:
         """See `ItemSets.in_slots`."""
-        return self._in_slots(values, 0.0)
-
-    def in_use(self) -> Tensor:
-        """See `ItemSets.in_use`."""
-        return self._mask
-
-    def count(self) -> Tensor:
-        """See `ItemSets.count`."""
-        return self._mask.sum(-1, keepdim=True).clamp(min=1)
+        return self._filled(values, 0.0)
 
 
 class AllSlots(ItemSets):
-    """Sets of which all slots are computed, in use or not; shapes do not depend on values.
-
-    Args:
-        mask: [B, N] True where a slot is in use.
-    """
-
-    def __init__(self, mask: Tensor) -> None:
-        self._mask = mask
+    """Sets of which all slots are computed, in use or not; shapes do not depend on values."""
 
     def select(self, slots: Tensor) -> Tensor:
         """See `ItemSets.select`; unused slots become zeros, whatever they hold."""
@@ -160,14 +151,6 @@ class AllSlots(ItemSets):
     def in_slots(self, values: Tensor) -> Tensor:
         """See `ItemSets.in_slots`."""
         return torch.where(self._mask.unsqueeze(-1), values, 0.0)
-
-    def in_use(self) -> Tensor:
-        """See `ItemSets.in_use`."""
-        return self._mask
-
-    def count(self) -> Tensor:
-        """See `ItemSets.count`."""
-        return self._mask.sum(-1, keepdim=True).clamp(min=1)
 
     def softmax(self, scores: Tensor) -> Tensor:
         """See `ItemSets.softmax`; unused slots get 0."""

@@ -54,9 +54,12 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         add_input_to_output: bool = False,
     ) -> None:
         n_keys = len(as_keys(in_keys, f"{type(self).__name__}: in_keys"))
-        mask_dims = [] if n_keys % 2 else [2 if use_key_padding_mask else 3]
-        n_tensors = n_keys - len(mask_dims)
-        super().__init__(in_keys, out_keys, in_shapes, [3] * n_tensors + mask_dims, 3)
+        has_mask = n_keys % 2 == 0  # after one tensor or three
+        n_tensors = n_keys - has_mask
+        num_dims = [3] * n_tensors
+        if has_mask:
+            num_dims.append(2 if use_key_padding_mask else 3)
+        super().__init__(in_keys, out_keys, in_shapes, num_dims, 3)
         self.require_numbers(num_heads=num_heads)
         self.require_flags(
             use_key_padding_mask=use_key_padding_mask,
@@ -68,13 +71,13 @@ class MultiHeadAttentionBlock(ShapeNormalizationBlock):
         self.require_probability(dropout=dropout)
         query, key, value = (self.in_shapes[index % n_tensors][-2:] for index in range(3))
         mask = (key[0],) if use_key_padding_mask else (query[0], key[0])
-        fits = key[0] == value[0]
-        if mask_dims:
-            fits = fits and self.in_shapes[-1][1 - mask_dims[0] :] == mask
-        known = n_tensors in (1, 3) and len(self.out_keys) <= 2
-        known = known and len(mask_dims) >= use_key_padding_mask
+        fits = key[0] == value[0] and query[1] % num_heads == 0
+        if has_mask:
+            fits = fits and self.in_shapes[-1][-len(mask) :] == mask
+        has_known_roles = n_tensors in (1, 3) and len(self.out_keys) <= 2
+        has_needed_mask = has_mask or not use_key_padding_mask
         names = "query (L, E), key (S, K) and value (S, V), or one for all"
-        good = fits and known and query[1] % num_heads == 0
+        good = fits and has_known_roles and has_needed_mask
         outputs = "one output, or output and weights"
         self.require(
             good,

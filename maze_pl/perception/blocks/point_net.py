@@ -69,21 +69,14 @@ class PointNetFeatureBlock(PerceptionBlock):
         activations = self.module_classes(3, non_lin=non_lin)
         n = shape[-1]
         self.pooling_func_name: PoolingFunction = pooling_func_name
-        last = nn.Linear(embedding_dim // 4, n * n).apply(make_module_init_normc(0.0))
         widths = [_N_FEATURES, 128, embedding_dim]
-        self.all_points = dense_layers([n, *widths], activations, normalization)
-        narrow = [embedding_dim, embedding_dim // 2, embedding_dim // 4]
-        self.matrix = dense_layers(narrow, activations[:2], normalization).append(last)
-        self.matrix.append(nn.Unflatten(-1, (n, n)))
+        self.all_points, self.matrix = _transform_layers(n, widths, activations, normalization)
         self.embed = dense_layers([n, *widths], activations, normalization)
         self.n_first = len(self.embed) // 3  # modules of the first layer
         self.all_features: nn.Sequential | None = None
         if use_feature_transform:
-            size = _N_FEATURES
-            last = nn.Linear(embedding_dim // 4, size * size).apply(make_module_init_normc(0.0))
-            self.all_features = dense_layers([size, *widths], activations, normalization)
-            self.feature_matrix = dense_layers(narrow, activations[:2], normalization).append(last)
-            self.feature_matrix.append(nn.Unflatten(-1, (size, size)))
+            transform = _transform_layers(_N_FEATURES, widths, activations, normalization)
+            self.all_features, self.feature_matrix = transform
 
     def after_initialisation(self) -> None:
         """Let the transforms start as the identity."""
@@ -124,3 +117,29 @@ class PointNetFeatureBlock(PerceptionBlock):
 
     def _pooled(self, x: Tensor, exists: Tensor | None) -> Tensor:
         return masked_pooling(x, exists, pooling_func=self.pooling_func_name, dim=-2)
+
+
+def _transform_layers(
+    size: int,
+    widths: list[int],
+    activations: list[type[nn.Module]],
+    normalization: Normalization | None,
+) -> tuple[nn.Sequential, nn.Sequential]:
+    """Make the layers that predict a matrix (size, size) from vectors [..., P, size].
+
+    Args:
+        size: Size of the vectors.
+        widths: Widths of the layers that embed each vector.
+        activations: Activation of each of these layers.
+        normalization: Normalisation of all layers but the last one.
+
+    Returns:
+        Layers that embed each vector, and layers from the pooled embeddings to the matrix.
+    """
+    embedding_dim = widths[-1]
+    last = nn.Linear(embedding_dim // 4, size * size).apply(make_module_init_normc(0.0))
+    embed = dense_layers([size, *widths], activations, normalization)
+    narrow = [embedding_dim, embedding_dim // 2, embedding_dim // 4]
+    matrix = dense_layers(narrow, activations[:2], normalization).append(last)
+    matrix.append(nn.Unflatten(-1, (size, size)))
+    return embed, matrix

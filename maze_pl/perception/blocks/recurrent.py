@@ -1,4 +1,4 @@
-"""Recurrent layers: over the acts of an episode, and within an observation, such as a stack."""
+"""Block of recurrent layers over the acts of an episode, whose state is kept from act to act."""
 
 import math
 from collections.abc import Mapping

@@ -52,6 +52,7 @@ class FlattenConcatNet(nn.Module):
         if normalization not in (None, "batch", "layer"):
             raise ValueError(f"{normalization=}: expected 'batch', 'layer' or None")
         self._ranks = {name: len(shape) for name, shape in obs_shapes.items()}
+        # the only observation, if it is a vector and needs no flattening
         self._only = next(iter(obs_shapes)) if list(self._ranks.values()) == [1] else None
         widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
         self.body = dense_layers(widths, non_lin, normalization)
@@ -81,12 +82,12 @@ class FlattenConcatNet(nn.Module):
         if self._only is not None and in_dict[self._only].is_floating_point():
             return in_dict[self._only]
         dtype = next(self.parameters()).dtype
-        values = [(in_dict[name].to(dtype), rank) for name, rank in self._ranks.items()]
-        # [..., *shape] -> [..., size]
-        return torch.cat(
-            [value.flatten(-rank) if rank else value.unsqueeze(-1) for value, rank in values],
-            dim=-1,
-        )
+        vectors: list[Tensor] = []
+        for name, rank in self._ranks.items():
+            value = in_dict[name].to(dtype)
+            # [..., *shape] -> [..., size]
+            vectors.append(value.flatten(-rank) if rank else value.unsqueeze(-1))
+        return torch.cat(vectors, dim=-1)
 
 
 class ItemSetNet(nn.Module):

@@ -58,15 +58,15 @@ class ItemSetPolicyNet(ItemSetNet):
     def forward(self, in_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Map observations [..., *shape] to logits [..., n]."""
         items, context = self._split(in_dict)
-        counts = in_dict[self.mask_key].reshape(items.shape[:2]) != 0
-        row, place = counts.nonzero(as_tuple=True)
+        may_be_chosen = in_dict[self.mask_key].reshape(items.shape[:2]) != 0
+        row, place = may_be_chosen.nonzero(as_tuple=True)
         inputs = torch.cat([self._numbers(items[row, place]), context[row]], -1)
         latent = self.layers[0](inputs).relu()
-        n_of_row = counts.sum(-1, keepdim=True).clamp(min=1)
+        n_of_row = may_be_chosen.sum(-1, keepdim=True).clamp(min=1)
         for layer, of_mean in zip(self.layers[1:], self.means, strict=True):
             total = latent.new_zeros(items.shape[0], latent.shape[1]).index_add(0, row, latent)
             mean = total / n_of_row
             latent = (layer(latent) + of_mean(mean)[row]).relu()
-        logits = latent.new_full(counts.shape, torch.finfo(latent.dtype).min)
+        logits = latent.new_full(may_be_chosen.shape, torch.finfo(latent.dtype).min)
         logits = logits.index_put((row, place), self.score(latent).squeeze(-1))
         return {self.head: logits.view(in_dict[self.items_key].shape[:-1])}

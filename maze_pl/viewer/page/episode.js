@@ -5,33 +5,38 @@ class Episode {
   static async open(description) {
     const episode = new Episode();
     const { acts, env_steps: envSteps, events } = description;
-    const [envStep, stepKey, agent, actReward, value, reward, eventStep, eventName, parts, kpis] = await Promise.all([
-      decode(acts.env_step),
-      decode(acts.step_key),
-      decode(acts.agent),
-      decode(acts.reward),
-      decode(acts.value),
-      decode(envSteps.reward),
-      decode(events.env_step),
-      decode(events.name),
+    const arrays = {
+      envStep: acts.env_step,
+      stepKey: acts.step_key,
+      agent: acts.agent,
+      actReward: acts.reward,
+      value: acts.value,
+      reward: envSteps.reward,
+      eventStep: events.env_step,
+      eventName: events.name,
+    };
+    const [decoded, parts, kpis] = await Promise.all([
+      decodeAll(arrays),
       decodeAll(envSteps.parts),
       decodeAll(description.running_kpis),
     ]);
+    const valuesOf = (name) => decoded.get(name)?.values ?? null;
     Object.assign(episode, { description, parts, kpis });
     episode.name = description.name;
     episode.nActs = acts.n;
     episode.nSteps = description.n_env_steps;
     episode.stepKeys = description.step_keys;
-    episode.envStep = envStep.values;
-    episode.stepKey = stepKey.values;
-    episode.agent = agent.values;
-    episode.actReward = actReward && actReward.values;
-    episode.value = value && value.values;
-    episode.reward = reward.values;
+    episode.envStep = valuesOf("envStep");
+    episode.stepKey = valuesOf("stepKey");
+    episode.agent = valuesOf("agent");
+    episode.actReward = valuesOf("actReward");
+    episode.value = valuesOf("value");
+    episode.reward = valuesOf("reward");
     episode.hasAgents = episode.agent.some((number) => number !== episode.agent[0]);
     episode.pictureOf = description.pictures ? (await decode(description.pictures.index)).values : null;
     episode.indexActs();
-    episode.events = new EventTable(events.names, eventStep.values, eventName.values, events.attributes, episode.nSteps);
+    const [eventSteps, eventNames] = [valuesOf("eventStep"), valuesOf("eventName")];
+    episode.events = new EventTable(events.names, eventSteps, eventNames, events.attributes, episode.nSteps);
     episode.details = null;
     return episode;
   }

@@ -24,7 +24,7 @@ class EventLog {
     this.list.addEventListener("scroll", () => this.drawRows(), { passive: true });
   }
 
-  /** Show the events of the episodes, merged by env step. */
+  /** Show the events of the episodes, merged by env step: entries are pairs of an episode's place and an event. */
   open(episodes) {
     this.episodes = episodes;
     this.entries = [];
@@ -57,8 +57,8 @@ class EventLog {
   filter() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const name = this.names.value;
-    this.shown = this.entries.filter(([of, event]) => {
-      const { events } = this.episodes[of];
+    this.shown = this.entries.filter(([side, event]) => {
+      const { events } = this.episodes[side];
       if (name && events.name(event) !== name) return false;
       if (!words.length) return true;
       const text = `${events.name(event)} ${events.text(event)}`.toLowerCase();
@@ -74,12 +74,12 @@ class EventLog {
 
   matching(episode, number) {
     const matching = new Uint8Array(episode.events.length);
-    for (const [of, event] of this.shown) if (of === number) matching[event] = 1;
+    for (const [side, event] of this.shown) if (side === number) matching[event] = 1;
     return matching;
   }
 
-  stepOf([of, event]) {
-    return this.episodes[of].events.step[event];
+  stepOf([side, event]) {
+    return this.episodes[side].events.step[event];
   }
 
   /** The first listed event at or after a step. */
@@ -128,13 +128,13 @@ class EventLog {
   }
 
   fillRow(item, entry, index) {
-    const [of, event] = entry;
-    const { events } = this.episodes[of];
+    const [side, event] = entry;
+    const { events } = this.episodes[side];
     const row = item.firstChild;
     row.step = events.step[event];
     item.style.top = `${index * ROW_HEIGHT}px`;
     row.classList.toggle("is-current", row.step === this.step);
-    const letter = this.episodes.length > 1 ? "AB"[of] : "";
+    const letter = this.episodes.length > 1 ? "AB"[side] : "";
     const texts = [letter, `step ${formatNumber(row.step + 1)}`, events.name(event), events.text(event)];
     texts.forEach((text, i) => setText(row.children[i], text));
     setHidden(row.children[0], !letter);

@@ -178,12 +178,13 @@ class Strip {
     const counts = [];
     let peak = 1;
     this.eachColumn(width, (x, size, from, end) => {
-      const range = [first[from], end === this.episode.nSteps ? length : first[end]];
-      const all = range[1] - range[0];
+      const firstEvent = first[from];
+      const endOfEvents = end === this.episode.nSteps ? length : first[end];
+      const all = endOfEvents - firstEvent;
       let matched = all;
       if (this.matching) {
         matched = 0;
-        for (let event = range[0]; event < range[1]; event += 1) matched += this.matching[event];
+        for (let event = firstEvent; event < endOfEvents; event += 1) matched += this.matching[event];
       }
       peak = Math.max(peak, all);
       if (all) counts.push([x, size, all, matched]);
