@@ -170,7 +170,8 @@ class Tournament:
                         bar.update()
 
                     self.acting.play(player, self.n_episodes, n, engine_of(), record=(), receive=receive)
-        self._seconds = (time.process_time() - began) / (n * n_players)
+        seconds = (time.process_time() - began) / (n * n_players)
+        self._seconds = max(self._seconds, seconds)  # a round in other processes takes none here
         size = self.acting.n_envs
         self.groups += [
             range(start, min(start + size, n_episodes)) for start in range(self.n_episodes, n_episodes, size)

@@ -56,7 +56,8 @@ class GymMazeEnv(MazeEnv):
         self.render_mode = env.render_mode
         self.spec = env.spec
         name = "" if env.spec is None else env.spec.name.removesuffix("Continuous")
-        self.heuristic_policy = f"maze_pl.agents.{_HEURISTICS[name]}" if name in _HEURISTICS else None
+        if self.heuristic_policy is None and name in _HEURISTICS:
+            self.heuristic_policy = f"maze_pl.agents.{_HEURISTICS[name]}"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the options go to the gymnasium environment, whose info is returned."""

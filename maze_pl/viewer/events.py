@@ -97,11 +97,16 @@ def rows_of_states(record: StateTrajectoryRecord) -> list[EventRows]:
         for event in step.events:
             name = f"{event.topic.__name__}.{event.event.__name__}"
             attributes = list(declarations(event.topic)[event.event.__name__].signature.parameters)
-            columns = dict.fromkeys((*_IDENTITY, *attributes), "")
+            columns = dict.fromkeys((*_IDENTITY, *map(_column_of, attributes)), "")
             rows = kinds.setdefault(name, (name, columns, []))[2]
             values = [plain(event.attributes[attribute]) for attribute in attributes]
             rows.append((record.episode_id, None, event.env_time, *values))
     return list(kinds.values())
+
+
+def _column_of(attribute: str) -> str:
+    """Return the column of an event's attribute: other than those that tell episode and time."""
+    return f"{attribute}_" if attribute in _IDENTITY else attribute
 
 
 def rows_of_folder(folder: Path) -> dict[str, list[EventRows]]:

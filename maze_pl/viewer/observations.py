@@ -124,7 +124,7 @@ def _range(space: spaces.Space[Any]) -> tuple[float | None, float | None]:
     if isinstance(space, spaces.MultiBinary):
         return 0.0, 1.0
     if isinstance(space, spaces.MultiDiscrete):
-        return 0.0, float((space.start + space.nvec).max() - 1)
+        return float(space.start.min()), float((space.start + space.nvec).max() - 1)
     if not isinstance(space, spaces.Box) or not space.low.size:
         return None, None
     return _told_bound(float(space.low.min())), _told_bound(float(space.high.max()))

@@ -169,7 +169,11 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         ("converted_more", [], ["by Converted is a dict with ['goal', 'position', 'speed']", "['goal', 'position']"]),
         ("actor_of_another_sub_step", [], ["actor_id() names sub-step 'cut'; declared are [0]"]),
         ("make_nothing", [], ["None"]),
-        ("make_text", [], ["make_text", "function that returns an environment, and whose annotation says so, such as -> MazeEnv"]),
+        (
+            "make_text",
+            [],
+            ["make_text", "function that returns an environment", "such as -> MazeEnv"],
+        ),
         ("Missing", [], ["Missing"]),
     ]
 ] + [

@@ -335,3 +335,12 @@ def test_gymnasiums_own_checker_accepts_it() -> None:
 
     env = GymMazeEnv("CartPole-v1")
     assert check_env(env, skip_render_check=True) is None
+
+
+def test_a_subclass_may_name_its_heuristic_policy() -> None:
+    class Ruled(GymMazeEnv):
+        heuristic_policy = "my_project.Rule"
+
+    assert Ruled("CartPole-v1").heuristic_policy == "my_project.Rule"
+    assert GymMazeEnv("CartPole-v1").heuristic_policy == "maze_pl.agents.DummyCartPolePolicy"
+    assert GymMazeEnv("Acrobot-v1").heuristic_policy is None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import maze_pl
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.events import EventLogFiles
+from maze_pl.events import EventLogFiles, define_episode_stats, define_epoch_stats, define_step_stats
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.document import episode_document
-from maze_pl.viewer.events import EpisodeEvents, rows_of_folder
+from maze_pl.viewer.events import EpisodeEvents, rows_of_folder, rows_of_states
 from maze_pl.viewer.playing import episode_of
 from tests.envs.line import make_line_env
 
@@ -124,3 +126,20 @@ def test_texts_of_a_log_are_not_made_numbers(written: list[Any], read: list[Any]
     write_log(tmp_path, "A.b", ["x"], [("e", 0.0, time, value) for time, value in enumerate(written)])
     ((_, _, rows),) = rows_of_folder(tmp_path)["e"]
     assert [(row[3], type(row[3])) for row in rows] == [(value, type(value)) for value in read]
+
+
+class Lateness:
+    @define_epoch_stats(np.mean)
+    @define_episode_stats(sum)
+    @define_step_stats(sum, input_name="minutes")
+    def late(self, env_time: int, minutes: int) -> None:
+        """Something planned for a time came later."""
+
+
+def test_an_attribute_may_have_the_name_of_a_column() -> None:
+    event = SimpleNamespace(topic=Lateness, event=Lateness.late, attributes={"env_time": 7, "minutes": 5}, env_time=9)
+    record: Any = SimpleNamespace(steps=[SimpleNamespace(events=[event])], episode_id="e")
+    (rows,) = rows_of_states(record)
+    assert list(rows[1]) == ["episode_id", "episode_started", "env_time", "env_time_", "minutes"]
+    assert rows[2] == [("e", None, 9, 7, 5)]
+    assert EpisodeEvents([rows], 10).content()

@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[spaces.Space[Any], str, list[int], tuple[float | None, fl
     "choice": (spaces.Discrete(4, start=2), "discrete", [], (2.0, 5.0)),
     "bits": (spaces.MultiBinary(3), "vector", [3], (0.0, 1.0)),
     "choices": (spaces.MultiDiscrete([3, 7]), "vector", [2], (0.0, 6.0)),
+    "choices below 0": (spaces.MultiDiscrete([3, 2], start=[-5, 1]), "vector", [2], (-5.0, 2.0)),
 }
 
 

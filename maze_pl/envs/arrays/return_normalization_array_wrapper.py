@@ -49,6 +49,8 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start an episode, and a new return."""
         result = super().reset(which, seeds)
+        if not isinstance(result, ArrayStep):
+            return result  # the caller reports it
         self.returns[which] = 0.0
         self.step_reward[which] = 0.0
         self.env_time[which] = 0 if result.env_time is None else as_numpy(result.env_time)[which]

@@ -40,6 +40,8 @@ class TimeLimitArrayWrapper(ArrayWrapper):
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Perform one act in some environments, and truncate those whose time is over."""
         result = super().step(actions, which)
+        if not isinstance(result, ArrayStep):
+            return result  # the caller reports it
         before = self.n_steps[which].copy()  # a slice would be a view
         now = before + 1 if result.env_time is None else as_numpy(result.env_time)[which]
         self.n_steps[which] = now

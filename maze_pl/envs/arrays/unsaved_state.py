@@ -135,7 +135,7 @@ def _check_contents(noted: _Noted) -> None:
         if name in options:
             remedy = "it was made by the constructor: make it in allocate"
         elif isinstance(value, _GENERATORS):
-            remedy = f"use RandomStreams that are {_SAVED_PLACE}"
+            remedy = f"use RandomStreams as an {_SAVED_PLACE}"
         else:
             remedy = f"make it an {_SAVED_PLACE}, in allocate, or extend state_dict and load_state_dict"
         raise EnvContractError(f"{came}: {remedy}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +36,7 @@ class Scaling(nn.Module):
 
     def __init__(self, block: PerceptionBlock, n: int, low: Bound, high: Bound) -> None:
         super().__init__()
+        low, high = _plain(low), _plain(high)
         for name, bound in (("low", low), ("high", high)):
             values = list(bound) if is_list(bound) else [bound]  # type: ignore[arg-type]
             good = len(values) == n or not is_list(bound)
@@ -55,6 +57,16 @@ class Scaling(nn.Module):
         if self.integer_low is None or x.is_floating_point():
             return (x.to(self.low.dtype) - self.low) * self.factor
         return (x.to(torch.int64) - self.integer_low).to(self.low.dtype) * self.factor
+
+
+def _plain(bound: Bound) -> Bound:
+    """Return a bound with Python's numbers instead of NumPy's."""
+    if isinstance(bound, np.ndarray | np.generic):
+        plain: Bound = bound.tolist()
+        return plain
+    if isinstance(bound, list | tuple):
+        return [value.item() if isinstance(value, np.generic) else value for value in bound]
+    return bound
 
 
 def _list(bound: Bound) -> list[float]:

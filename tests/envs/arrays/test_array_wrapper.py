@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv
+from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv, CartPoleArrayEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
-from maze_pl.envs.arrays import ArrayWrapper
+from maze_pl.envs.arrays import ArrayMazeEnv, ArrayWrapper, TimeLimitArrayWrapper
+from maze_pl.envs.arrays.return_normalization_array_wrapper import ReturnNormalizationArrayWrapper
 from maze_pl.envs.checker.same_as import compare_envs
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import (
     MazeEnvMonitoringWrapper,
     ObservationStackWrapper,
@@ -143,3 +145,20 @@ def test_copies_have_every_attribute(kind: type[ArrayStep]) -> None:
         assert outcome is not result
         assert type(outcome) is kind
         assert {field.name: getattr(outcome, field.name) for field in fields(kind)} == values
+
+
+class ReturnsNothing(CartPoleArrayEnv):
+    """Returns nothing from `reset` or `step`."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        setattr(self, method, lambda *arguments: None)
+
+
+@pytest.mark.parametrize("wrap", [lambda env: TimeLimitArrayWrapper(env, 5), ReturnNormalizationArrayWrapper])
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_results_that_are_none_are_named_within_wrappers_too(wrap: Any, method: str) -> None:
+    env: Any = ArrayMazeEnv(wrap(ReturnsNothing(method)))
+    with pytest.raises(EnvContractError, match=f"{method} of .* returned None; return an ArrayStep"):
+        env.reset(seed=1)
+        env.step({"action": 1})

@@ -207,7 +207,7 @@ def _raise_in_place(env: Any) -> None:
 
 
 IN_HELPER = "Held changes 'held.value', which checkpoints do not hold: make it an attribute of the environment, or keep"
-STREAMS = "use RandomStreams that are attribute"
+STREAMS = "use RandomStreams as an attribute"
 CHANGES: dict[str, tuple[Any, Any, str]] = {
     "array": (lambda n: Helper(np.zeros(n)), _raise_in_place, IN_HELPER),
     "other array": (lambda n: Helper(np.zeros(n)), _raise_value, IN_HELPER),

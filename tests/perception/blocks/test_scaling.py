@@ -96,3 +96,18 @@ def test_large_integers_are_scaled_alike_by_other_programs() -> None:
     numbers = large_numbers()
     (scaled,) = session.run(None, {session.get_inputs()[0].name: numbers.numpy()})
     torch.testing.assert_close(torch.from_numpy(scaled), exact(numbers, LOW, HIGH))
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (np.array([0, 1]), np.array([4, 5])),
+        (np.int64(0), np.float32(4)),
+        ([np.int64(0), np.int64(1)], (4, np.uint8(5))),
+    ],
+)
+def test_bounds_may_be_numbers_of_numpy(low: Any, high: Any) -> None:
+    block = ScalingBlock("numbers", "vector", [2], low=low, high=high)
+    lowest, highest = (torch.as_tensor(np.asarray(bound, np.float32)) for bound in (low, high))
+    numbers = torch.tensor([[2, 3], [1, 5]])
+    torch.testing.assert_close(block({"numbers": numbers})["vector"], (numbers - lowest) / (highest - lowest))
