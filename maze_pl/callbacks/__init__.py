@@ -8,6 +8,7 @@ from .early_stopping import EarlyStopping as EarlyStopping
 from .episode_views import EpisodeViews as EpisodeViews
 from .final_evaluation import FinalEvaluation as FinalEvaluation
 from .last_checkpoint import LastCheckpoint as LastCheckpoint
+from .matmul_precision import MatmulPrecision as MatmulPrecision
 from .run_summary import RunSummary as RunSummary
 from .stop_at_return import StopAtReturn as StopAtReturn
 from .stop_on_signal import StopOnSignal as StopOnSignal
