@@ -88,18 +88,17 @@ class Policy:
                 action; random if None.
             agent_id: Agent that acts, or that of each row; matters if agents have separate
                 networks.
-            check_masks: Refuse masks that allow no option of a choice. If False, all options of such
-                a choice are equally likely.
+            check_masks: Refuse masks that allow no option of a choice. If False, all options of
+                such a choice are equally likely.
 
         Raises:
-            ValueError: The sub-step is unknown, an argument has a wrong name, shape or value, a mask
-                allows nothing, or the result is not a number.
+            ValueError: The sub-step is unknown, an argument has a wrong name, shape or value, a
+                mask allows nothing, the graph fails, or the result is not a number.
         """
         if step_key is None and len(self._steps) == 1:
             (step_key,) = self._steps
         if step_key not in self._steps:
-            known = list(self._steps)
-            raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {known}")
+            raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {[*self._steps]}")
         return self._steps[step_key].decide(observation, state, deterministic, uniforms, agent_id, check_masks)
 
 
@@ -113,8 +112,7 @@ class _Step:
         options.intra_op_num_threads = n_threads
         options.log_severity_level = 4
         try:
-            providers = ["CPUExecutionProvider"]
-            self._session = onnxruntime.InferenceSession(graph, options, providers=providers)
+            self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # of classes of ONNX Runtime
             raise ValueError(f"its graph {step['graph']} cannot be loaded: {error}") from None
         self._inputs = inputs_of(step)
@@ -124,12 +122,11 @@ class _Step:
         self._n_agents = step["separate_networks"]
         self._n_uniforms = step["n_uniforms"]
         self._is_discrete = {head: bool(part["choices"]) for head, part in step["heads"].items()}
-        actions = step["actions"]
-        self._is_integer = {head: space["type"] == "discrete" for head, space in actions.items()}
+        self._is_integer = {head: space["type"] == "discrete" for head, space in step["actions"].items()}
         parameters = [f"parameters/{head}" for head in self._is_discrete]
         rest = parameters + [f"next_state/{name}" for name in self._state]
-        self._sampled = [f"sample/{head}" for head in actions] + rest
-        self._most_likely = [f"action/{head}" for head in actions] + rest
+        self._sampled = [f"sample/{head}" for head in self._is_integer] + rest
+        self._most_likely = [f"action/{head}" for head in self._is_integer] + rest
         self._require_fit(step)
 
     def _require_fit(self, step: Mapping[str, Any]) -> None:
@@ -189,7 +186,10 @@ class _Step:
             if not ((feed["uniforms"] >= 0) & (feed["uniforms"] < 1)).all():
                 raise ValueError("uniforms must be at least 0 and below 1")
         names = self._most_likely if deterministic else self._sampled
-        outputs = dict(zip(names, self._session.run(names, feed), strict=True))
+        try:
+            outputs = dict(zip(names, self._session.run(names, feed), strict=True))
+        except Exception as error:  # of classes of ONNX Runtime
+            raise ValueError(f"the policy cannot be computed for these inputs: {error}") from None
         for name, value in outputs.items():
             is_parameter = name.startswith("parameters/")  # which may be infinite
             if value.dtype.kind == "f" and not (~np.isnan(value) if is_parameter else np.isfinite(value)).all():

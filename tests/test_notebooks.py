@@ -36,8 +36,11 @@ from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
 NotebookClient(notebook, timeout=300).execute()
 *_, last = [cell for cell in notebook.cells if cell.cell_type == "code"]
-print([output.output_type for output in last.outputs])
+for output in last.outputs:
+    print(output.output_type, output.get("data", {}).get("text/plain", ""))
 """
+LAST_OUTPUT = {"own_environment": "Difference(entry='trained', baseline='random', metric='return'"}
+"""Part of the last output, where the text before it says what is shown."""
 
 
 @pytest.mark.slow
@@ -48,3 +51,4 @@ def test_the_notebook_runs(path: Path, tmp_path: Path) -> None:
     result = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-5000:]
     assert "execute_result" in result.stdout
+    assert LAST_OUTPUT.get(path.stem, "") in result.stdout

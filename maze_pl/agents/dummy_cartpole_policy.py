@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from maze_pl.agents.rule_observations import rule_observation
-from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 
 
-class DummyCartPolePolicy:
+class DummyCartPolePolicy(MazeStatePolicy):
     """Pushes the cart towards the side to which the pole is about to fall.
 
-    It reads angles in radians; where a wrapper normalises the observation, it plays badly.
+    It reads angles in radians from the state of the environment, so that wrappers of observations do not matter.
+    A batch without states, or with states of another kind, must have the observation as it is.
 
     Args:
         observation: Name of the observation [B, 4] (position, velocity, angle, angular velocity).
@@ -33,7 +34,7 @@ class DummyCartPolePolicy:
         """Choose a side for each actor; options are ignored because the rule is deterministic.
 
         Raises:
-            ValueError: The observation has another shape.
+            ValueError: There is no state to read, and the observation has another shape.
         """
         observation = rule_observation(batch, self.observation, 4, self)
         angle_to_come = observation[:, 2] + self.look_ahead * observation[:, 3]

@@ -120,6 +120,8 @@ def numpy_sigmoid(x: Array) -> Array:
 _WITHOUT_WARNINGS = np.errstate(all="ignore")
 
 _LOWEST = {dtype: np.full((), -np.finfo(dtype).max, dtype) for dtype in TORCH_TYPES}
+_MASKED_BY_NETWORK = -1e25
+"""Limit of logits, divided by a temperature; the lowest number, which masks an option, is below it."""
 _TINY = {dtype: np.full((), np.finfo(dtype).tiny, dtype) for dtype in TORCH_TYPES}
 
 
@@ -134,7 +136,11 @@ def _uniform(like: Array, sampling: Sampling) -> Any:
 
 
 def _allowed(logits: Array, mask: Array | None) -> Array:
-    return logits if mask is None else np.where(mask, logits, _LOWEST[logits.dtype])
+    """[B, L] logits as `masked_logits` returns them."""
+    if mask is None:
+        return logits
+    lowest = _LOWEST[logits.dtype]
+    return np.where(mask, np.maximum(logits, 0.5 * lowest), lowest)
 
 
 def _categorical(logits: Array, mask: Array | None, space: Any, sampling: Sampling) -> Any:
@@ -145,15 +151,16 @@ def _categorical(logits: Array, mask: Array | None, space: Any, sampling: Sampli
 def _index(logits: Array, mask: Array | None, sampling: Sampling) -> Any:
     """[B] the most likely index, or one sampled by the exponential race of `sample_index`.
 
-    The largest p / e, e exponential, is the largest log p - log e. Masked entries score far below
-    all others and are ordered by 1 / e among themselves.
+    The largest p / e, e exponential, is the largest log p - log e. Entries that the network masks score
+    far below all others, and entries that the mask forbids below these; both are ordered by 1 / e.
     """
     if sampling.deterministic:
         return _allowed(logits, mask).argmax(-1)
     exponential = -np.log(np.maximum(_uniform(logits, sampling), _TINY[logits.dtype]))
     score = logits - np.log(exponential)
     if mask is not None:
-        score = np.where(mask, score, -1e30 * exponential)
+        score = np.where(logits < _MASKED_BY_NETWORK, -1e20 * exponential, score)
+        score = np.where(mask, score, -1e36 * exponential)
     return score.argmax(-1)
 
 
@@ -218,6 +225,8 @@ def _greedy_or_random(values: Array, mask: Array | None, sampling: Sampling) -> 
     is_allowed = values >= 0.5 * _LOWEST[values.dtype]  # others are masked by the network
     if mask is not None:
         is_allowed &= mask
+        has_none = ~is_allowed.any(-1)
+        is_allowed[has_none] = mask[has_none]
     is_allowed[~is_allowed.any(-1)] = True
     allowed = is_allowed.astype(values.dtype)
     probability = allowed / allowed.sum(-1, keepdims=True) * values.dtype.type(sampling.exploration)

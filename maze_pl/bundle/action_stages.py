@@ -63,6 +63,24 @@ def marked(wrapper: Wrapper, marks: Tensors) -> Tensors:
     return applied(wrapper, marks)
 
 
+def split_heads(wrapper: Wrapper, of_heads: Mapping[str, str]) -> dict[str, str]:
+    """Give the heads that a wrapper splits a head into the entry of that head.
+
+    Args:
+        wrapper: A wrapper that `wrapper_roles` includes.
+        of_heads: Head of the actions that the wrapper passes on -> entry.
+
+    Returns:
+        Head of the actions that the wrapper takes -> entry.
+    """
+    split = dict(of_heads)
+    if type(wrapper) is ours.SplitActionsWrapper:
+        for head in wrapper.indices.keys() & of_heads.keys():
+            entry = split.pop(head)
+            split |= dict.fromkeys(wrapper.indices[head], entry)
+    return split
+
+
 def _values_of_bins(wrapper: ours.DiscretizeActionsWrapper, action: Tensors) -> Tensors:
     changed = dict(action)
     for head in wrapper.bins.keys() & action.keys():

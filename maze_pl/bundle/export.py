@@ -78,7 +78,7 @@ def export(
             **parts.described(),
         }
         decisions = recorded_decisions(env, policy, parts.roles, episodes, max_steps, seed)
-        parity = require_parity(Policy(manifest, parts.members), parts.graphs, decisions, seed)
+        parity = require_parity(Policy(manifest, parts.members), policy, parts.graphs, decisions, seed)
     manifest["parity"] = asdict(parity)
     write_file(to, bundle_bytes(manifest, parts.members))
     return Policy.load(to).manifest

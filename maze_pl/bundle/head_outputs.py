@@ -20,6 +20,7 @@ from maze_pl.distributions.probability_distribution import (
     MaskableProbabilityDistribution,
     ProbabilityDistribution,
     choice_sizes,
+    impossible,
 )
 
 
@@ -122,7 +123,8 @@ def head_outputs(head: str, distribution: type[ProbabilityDistribution], space: 
 
 def _log_probs(part: MaskableProbabilityDistribution) -> Tensor:
     """[B, L] log-probabilities, with the lowest finite number for impossible options."""
-    return part.log_probs_of_options().clamp(min=torch.finfo(torch.float32).min)
+    log_probs = part.log_probs_of_options()
+    return torch.where(impossible(log_probs), torch.finfo(torch.float32).min, log_probs)
 
 
 def _sampled_options(part: MaskableProbabilityDistribution, uniforms: Tensor) -> Tensor:

@@ -187,19 +187,21 @@ def _processed(processor: PreProcessor, value: Tensor) -> Tensor:
     if isinstance(processor, ours.TransposePreProcessor):
         return value.permute(0, *[axis + 1 for axis in processor.axes])
     if isinstance(processor, AveragingPreProcessor):
-        means = _means(processor, value.to(torch.float32))
+        means = _means(processor, value.to(torch_type(processor.computed)))
         return (means + 0.5).to(torch.uint8) if processor.is_bytes else means.clamp(*processor.range)
     return value.reshape(-1, *(processor.processed_space().shape or ()))
 
 
 def _means(processor: AveragingPreProcessor, image: Tensor) -> Tensor:
-    """[B, ...] float32, as `AveragingPreProcessor.average`."""
+    """[B, ...] of the type `computed`, as `AveragingPreProcessor.average`."""
     if isinstance(processor, ours.Rgb2GrayPreProcessor):
         dim = processor.rgb_dim + 1 if processor.rgb_dim >= 0 else processor.rgb_dim
         return image.movedim(dim, -1) @ constant(GRAY_WEIGHTS)
     assert isinstance(processor, ours.ResizeImgPreProcessor)
     image = image.permute(0, 3, 1, 2) if processor.channels_last else image
     image = constant(processor.rows) @ image @ constant(processor.columns)
+    if processor.totals is not None:
+        image = image / constant(processor.totals)
     return image.permute(0, 2, 3, 1) if processor.channels_last else image
 
 

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from maze_pl.agents import TorchPolicy
 from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.head_outputs import magnitude_of
 from maze_pl.bundle.recorded_decisions import RecordedDecision
@@ -31,8 +33,8 @@ class Parity:
         decisions: Number of decisions.
         largest_difference: Largest difference of parameters, continuous actions and policy states,
             relative to their size, or that of their bounds, where this is above 1.
-        near_ties: Decisions in which the bundle took another option of a choice than the policy,
-            which is as likely up to `TOLERANCE`.
+        near_ties: Decisions whose most likely action has another option of a choice than that of the
+            policy, which is as likely up to `TOLERANCE`.
         tolerance: The limit.
     """
 
@@ -44,16 +46,22 @@ class Parity:
 
 
 def require_parity(
-    bundle: Policy, graphs: Mapping[StepKey, StepGraph], decisions: Sequence[RecordedDecision], seed: int
+    bundle: Policy,
+    policy: TorchPolicy,
+    graphs: Mapping[StepKey, StepGraph],
+    decisions: Sequence[RecordedDecision],
+    seed: int,
 ) -> Parity:
-    """Compare each decision: most likely actions with those recorded, all numbers with those of torch.
+    """Compare each decision: most likely actions with those recorded, all other outputs with those of the policy.
 
     The bundle gets the recorded raw observations one after the other, and keeps its own policy
-    state.
+    state. The policy gets the observations that it saw, from the wrappers themselves, and the state of
+    the bundle, so that rounding errors do not add up.
 
     Args:
         bundle: The bundle.
-        graphs: The modules that its graphs were made from.
+        policy: The policy.
+        graphs: Step key -> module that a graph of the bundle was made from, for its names and actions.
         decisions: Decisions of the policy in its environment.
         seed: Determines the uniform numbers of sampled actions.
 
@@ -79,16 +87,19 @@ def require_parity(
         )
         found = decide()
         sampled = decide(deterministic=False, uniforms=uniforms)
-        expected = _by_torch(graph, decision, states.get(actor), network, uniforms)
+        expected = _by_policy(policy, graph, decision, states.get(actor), uniforms)
         where = f"decision {number} of sub-step {key!r}"
         _compare_numbers(parity, graph, found, expected, where)
-        ties = graph.near_ties(found.parameters, TOLERANCE)
+        parameters = {head: expected[f"parameters/{head}"] for head in graph.heads}
+        ties = graph.near_ties(parameters, TOLERANCE)
+        sampled_ties = graph.near_ties(parameters, TOLERANCE, uniforms)
         is_near_tie = False
         for head, space in graph.actions.items():
             what = f"{where}: action {head!r}"
             differs = _compare_actions(parity, found.action[head], decision.action[head], what, space, ties[head])
             is_near_tie = is_near_tie or differs
-            _compare_actions(parity, sampled.action[head], expected[f"sample/{head}"], f"{what}, sampled", space)
+            wanted = expected[f"sample/{head}"]
+            _compare_actions(parity, sampled.action[head], wanted, f"{what}, sampled", space, sampled_ties[head])
         parity.near_ties += is_near_tie
         states[actor] = found.state
     return parity
@@ -97,7 +108,11 @@ def require_parity(
 def _compare_numbers(
     parity: Parity, graph: StepGraph, found: Decision, expected: Mapping[str, Array], where: str
 ) -> None:
-    """Compare the parameters and policy states of a decision with the outputs of its module."""
+    """Compare the parameters and the networks' state of a decision with those of the policy.
+
+    Histories of observations, the other entries of a policy state, are compared by their effect: the
+    policy saw those of its wrappers.
+    """
     for head, parameters in found.parameters.items():
         outputs = graph.heads[head]
         numbers = expected[f"parameters/{head}"]
@@ -105,27 +120,35 @@ def _compare_numbers(
             numbers = np.where(numbers <= np.finfo(np.float32).min, -np.inf, numbers)
         _compare(parity, parameters, numbers, f"{where}: parameters of {head!r}", outputs.magnitude)
     for name, array in found.state.items():
-        _compare(parity, array, expected[f"next_state/{name}"], f"{where}: policy state {name!r}")
+        if f"next_state/{name}" in expected:
+            _compare(parity, array, expected[f"next_state/{name}"], f"{where}: policy state {name!r}")
 
 
 @torch.inference_mode()
-def _by_torch(
-    graph: StepGraph, decision: RecordedDecision, state: dict[str, Array] | None, agent_id: int, uniforms: Array
+def _by_policy(
+    policy: TorchPolicy,
+    graph: StepGraph,
+    decision: RecordedDecision,
+    state: Mapping[str, Array] | None,
+    uniforms: Array,
 ) -> dict[str, Array]:
-    """Outputs of the module for a decision, without batch dimension."""
-    inputs = graph.example(1, torch.Generator())
-    for name, value in decision.observation.items():
-        if f"observation/{name}" in inputs:
-            tensor = torch.from_numpy(np.array(value))
-            inputs[f"observation/{name}"] = tensor.to(inputs[f"observation/{name}"].dtype)[None]
-    for name, array in (state or {}).items():
-        dtype, _ = graph.state[name]  # torch refuses ONNX Runtime's name of uint64, ulonglong
-        inputs[f"state/{name}"] = torch.from_numpy(np.asarray(array).astype(dtype))[None]
-    if "agent_id" in inputs:
-        inputs["agent_id"] = torch.tensor([agent_id])
-    if "uniforms" in inputs:
-        inputs["uniforms"] = torch.from_numpy(uniforms)[None]
-    return {name: tensor[0].numpy() for name, tensor in graph(inputs).items()}
+    """Outputs of the policy for what it saw, by the names of its graph's outputs, without batch dimension."""
+    key, agent = decision.actor
+    tensors: dict[str, Tensor] = {}
+    for name, space in policy.spec.steps[key].observation_space.spaces.items():
+        tensors[name] = torch.from_numpy(np.array(decision.seen[name], space.dtype))[None]
+    network_state = policy.parts_of(key).state_shapes
+    for name, shape in network_state.items():
+        array = np.zeros(shape) if state is None else state[name]
+        tensors[name] = torch.from_numpy(np.array(array, np.float32))[None]
+    agent_id = torch.tensor([agent]) if graph.n_networks > 1 else None
+    joint = policy.distribution(key, tensors, agent_id)
+    outputs = graph.decisions(joint, torch.from_numpy(uniforms)[None])
+    if network_state:
+        of_networks = policy.action_logits(key, tensors, agent_id)
+        for name in network_state:
+            outputs[f"next_state/{name}"] = of_networks[name].float()
+    return {name: tensor[0].numpy() for name, tensor in outputs.items()}
 
 
 def _compare(parity: Parity, found: Any, expected: Any, what: str, magnitude: Any = 1.0) -> None:

@@ -26,12 +26,14 @@ class RecordedDecision:
         episode: Number of the episode.
         actor: The actor that acted.
         observation: Name -> observation, before the wrappers that a bundle contains.
+        seen: Name -> observation as the policy saw it, after all wrappers.
         action: Head -> action, as these wrappers pass it on.
     """
 
     episode: int
     actor: ActorID
     observation: dict[str, Any]
+    seen: dict[str, Any]
     action: dict[str, Any]
 
 
@@ -81,11 +83,12 @@ def recorded_decisions(
             masks = {name: np.asarray(observation[name])[None] for name in step.masks.values()}
             if forbidden_choice(step, masks):
                 break  # a bundle refuses it, too
-            seen: Observation = tap.observation
+            raw: Observation = tap.observation
+            seen = copy.deepcopy(dict(observation))
             tap.actions.clear()
             action = policy.act_on(observation, actor.step_key, actor.agent_id, policy_state=state)
             observation, _, terminated, truncated, _ = env.step(action)
-            decisions.append(RecordedDecision(episode, actor, dict(seen), dict(tap.actions[0])))
+            decisions.append(RecordedDecision(episode, actor, dict(raw), seen, dict(tap.actions[0])))
             if terminated or truncated:
                 break
     if not decisions:

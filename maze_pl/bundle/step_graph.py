@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.agents.policy_outputs import complete_outputs
-from maze_pl.bundle.action_stages import applied, marked, within_bounds
+from maze_pl.bundle.action_stages import applied, marked, split_heads, within_bounds
 from maze_pl.bundle.head_outputs import HeadOutputs, head_outputs
 from maze_pl.bundle.observation_stages import observation_stage, torch_type
 from maze_pl.bundle.wrapper_roles import WrapperRoles
@@ -83,11 +83,14 @@ class StepGraph(nn.Module):
 
     def _add_outer_masks(self) -> None:
         """Note observations that mask heads of the policy because wrappers in the bundle declare them."""
+        declared = dict(self.masks)  # also for the heads that wrappers split these into
+        for wrapper in reversed(self._action_wrappers):
+            declared = split_heads(wrapper, declared)
         for head, mask in self._parts.mapper.masks.items():
             name: str | None = mask
             for stage in reversed(self._stages):
                 name = stage.origin(name) if name is not None else None
-            if name in self.observations and name not in self.masks.values():
+            if name in self.observations and declared.get(head) != name:
                 self.masks[head] = name
 
     @property
@@ -100,26 +103,38 @@ class StepGraph(nn.Module):
         distribution, _ = self._parts.mapper.heads[head]
         return f"{distribution.__module__}.{distribution.__qualname__}"
 
-    def near_ties(self, parameters: Mapping[str, Array], tolerance: float) -> dict[str, Array]:
-        """Return which entries of an action are choices whose two best options are equally likely.
+    def near_ties(
+        self, parameters: Mapping[str, Array], tolerance: float, uniforms: Array | None = None
+    ) -> dict[str, Array]:
+        """Return which entries of an action are choices that rounding errors may change.
+
+        For the most likely action, these are choices whose two best options are equally likely; for a
+        sampled one, those whose uniform number is at the limit between two options.
 
         Args:
             parameters: Head of the policy -> [size] parameters, as the graph returns them.
-            tolerance: Largest difference of log-probabilities.
+            tolerance: Largest difference of log-probabilities, and of cumulative probabilities.
+            uniforms: [n_uniforms] numbers that determine a sampled action; None for the most likely one.
 
         Returns:
             Head of the environment -> [*shape] bool.
         """
         marks: Tensors = {}
+        first = 0
         for head, outputs in self.heads.items():
             shape = self._space[head].shape or ()
+            of_head = range(first, first + outputs.n_uniforms)
+            first += outputs.n_uniforms
             if not outputs.choices:
                 marks[head] = torch.zeros((1, *shape), dtype=torch.bool)
                 continue
             ties = []
-            for options in np.split(np.asarray(parameters[head]), np.cumsum(outputs.choices)[:-1]):
-                best = np.sort(options)[-2:]
-                ties.append(len(best) == 2 and bool(best[1] - best[0] <= tolerance))
+            of_choices = np.split(np.asarray(parameters[head]), np.cumsum(outputs.choices)[:-1])
+            for options, number in zip(of_choices, of_head, strict=True):
+                if uniforms is None:
+                    ties.append(_is_tie(options, tolerance))
+                else:
+                    ties.append(_is_at_limit(options, float(uniforms[number]), tolerance))
             marks[head] = torch.tensor(ties).reshape(1, *shape)
         for wrapper in self._action_wrappers:
             marks = marked(wrapper, marks)
@@ -159,7 +174,7 @@ class StepGraph(nn.Module):
         outputs = complete_outputs(self._parts, outputs, agent_id)
         for name in network_state:
             next_state[name] = outputs[name].float()
-        result = self._decisions(self._distribution(outputs, observation), inputs.get("uniforms"))
+        result = self.decisions(self._distribution(outputs, observation), inputs.get("uniforms"))
         return result | {f"next_state/{name}": next_state[name] for name in self.state}
 
     def _network_outputs(self, tensors: Tensors, agent_id: Tensor | None) -> Tensors:
@@ -183,8 +198,16 @@ class StepGraph(nn.Module):
             part.exploration = self.exploration
         return joint
 
-    def _decisions(self, joint: DictProbabilityDistribution, uniforms: Tensor | None) -> Tensors:
-        """Actions as the environment takes them, and parameters of the distributions."""
+    def decisions(self, joint: DictProbabilityDistribution, uniforms: Tensor | None) -> Tensors:
+        """Compute actions as the environment takes them, and parameters of the distributions.
+
+        Args:
+            joint: Distribution of all heads for B actors.
+            uniforms: [B, n_uniforms] numbers that determine the sampled actions; None if there are none.
+
+        Returns:
+            The outputs of this module but the policy state, name -> [B, ...].
+        """
         result: Tensors = {}
         sampled: Tensors = {}
         first = 0
@@ -204,6 +227,33 @@ class StepGraph(nn.Module):
                 dtype, shape, _, _ = read_space(space)
                 result[f"{prefix}/{head}"] = action[head].reshape(-1, *shape).to(torch_type(dtype))
         return result
+
+
+def _is_tie(log_probs: Array, tolerance: float) -> bool:
+    """True if the two best of some options are equally likely.
+
+    Args:
+        log_probs: [options] their log-probabilities.
+        tolerance: Largest difference.
+    """
+    best = np.sort(log_probs)[-2:]
+    return len(best) == 2 and bool(best[1] - best[0] <= tolerance)
+
+
+def _is_at_limit(log_probs: Array, uniform: float, tolerance: float) -> bool:
+    """True if a uniform number is so close to the limit between two possible options that it may mean either.
+
+    Args:
+        log_probs: [options] log-probabilities of the options of a choice.
+        uniform: The number.
+        tolerance: Largest error of a cumulative probability.
+    """
+    probability = np.exp(log_probs.astype(np.float64))
+    probability = probability / probability.sum()
+    highest = np.cumsum(probability)
+    lowest = highest - probability
+    is_near = (lowest - tolerance <= uniform) & (uniform <= highest + tolerance) & (probability > 0)
+    return int(np.count_nonzero(is_near)) > 1
 
 
 def _described(space: Any) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.epoch_table import say
-from maze_pl.callbacks.last_checkpoint import checkpoint_folder, keep_last
+from maze_pl.callbacks.last_checkpoint import checkpoint_folder, keep_first, keep_last
 from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.checkpoint import callback_state
 from maze_pl.events.display import format_value
@@ -19,7 +19,7 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
 
     A resumed run reads the score to beat from the file itself. So the score is known even if the
     run was moved or copied, if its path is spelled differently, or if it was killed between writing
-    `best.ckpt` and `last.ckpt`.
+    `best.ckpt` and `last.ckpt`. A run that continues from an earlier checkpoint has to beat it, too.
 
     Args:
         monitor: Value to compare after each evaluation: `eval/return`, `eval/kpi/<name>`, or any
@@ -74,6 +74,7 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
 
     def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
         write_checkpoint(trainer, filepath)
+        keep_first(trainer)  # without last.ckpt, a run could not be resumed when it has trained on
         self._last_global_step_saved = trainer.global_step
         self._last_checkpoint_saved = filepath
         score = trainer.callback_metrics[str(self.monitor)].item()

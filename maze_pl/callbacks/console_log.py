@@ -6,12 +6,13 @@ and colour codes are left out.
 """
 
 import contextlib
+import io
 import logging
 import re
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -20,6 +21,22 @@ from maze_pl.config.messages import exit_message, message_of
 _ESCAPE_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _REDRAW = ("\r", "\x1b[A")
 _LIBRARIES = ("pytorch_lightning", "lightning_fabric")  # they keep the standard error of the time of their import
+
+
+@contextlib.contextmanager
+def libraries_on(stream: TextIO | io.TextIOBase) -> Iterator[None]:
+    """Let Lightning's log handlers write to another stream within a `with` block.
+
+    Args:
+        stream: The stream.
+    """
+    with contextlib.ExitStack() as undo:
+        for name in _LIBRARIES:
+            for handler in logging.getLogger(name).handlers:
+                if isinstance(handler, logging.StreamHandler):
+                    undo.callback(handler.setStream, handler.stream)
+                    handler.setStream(stream)
+        yield
 
 
 class ConsoleLog:
@@ -37,11 +54,7 @@ class ConsoleLog:
     def __enter__(self) -> Self:
         self._undo.enter_context(contextlib.redirect_stdout(CopiedStream(sys.stdout, self)))
         self._undo.enter_context(contextlib.redirect_stderr(CopiedStream(sys.stderr, self)))
-        for name in _LIBRARIES:
-            for handler in logging.getLogger(name).handlers:
-                if isinstance(handler, logging.StreamHandler):
-                    previous = handler.setStream(sys.stderr) or sys.stderr
-                    self._undo.callback(handler.setStream, previous)
+        self._undo.enter_context(libraries_on(sys.stderr))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:

@@ -15,6 +15,9 @@ _Mode = Literal["max", "min"]
 class EarlyStopping(callbacks.EarlyStopping):
     """Ends training after evaluations without improvement.
 
+    A run that has ended in this way, or was stopped in its last epoch, ends again when it is resumed with
+    the same patience, and continues with a larger one.
+
     Args:
         patience: Number of consecutive evaluations without improvement that ends training; 0 never
             ends it.
@@ -68,6 +71,11 @@ class EarlyStopping(callbacks.EarlyStopping):
         """Monitor the same value as the best checkpoint."""
         if (self.monitor, self.mode) != (best.monitor, best.mode):
             super().__init__(monitor=str(best.monitor), mode=best.mode, **self._options)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """End a resumed run at once if it had no patience left."""
+        if trainer.ckpt_path is not None and self.wait_count >= self.patience:
+            trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Check for improvement, unless no evaluation has taken place that could give the value."""

@@ -17,6 +17,9 @@ from maze_pl.runs.checkpoint import write_checkpoint
 class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the module and other callbacks
     """Keeps the checkpoint of the last epoch as `last.ckpt`, from which a run is resumed.
 
+    The first one is written with the first `best.ckpt`, also within `every_n_epochs`, so that a killed run
+    never continues from an earlier point than that of its best checkpoint.
+
     A run that ends within an epoch, for example by `max_steps`, is resumed after its last batch and
     finishes the epoch. An evaluation that Lightning adds to such an end does not count then.
 
@@ -30,6 +33,11 @@ class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the m
         self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
         self._kept_batch: int | None = None  # index in the run of the batch after which it was written
         self._best: callbacks.ModelCheckpoint | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """True if the current command has written the checkpoint."""
+        return self._kept_batch is not None
 
     @property
     def best_model_path(self) -> str:
@@ -103,6 +111,13 @@ def keep_last(trainer: pl.Trainer) -> None:
     """Write `last.ckpt`; all ranks must call it, in callbacks after the module."""
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, LastCheckpoint):
+            callback.write(trainer)
+
+
+def keep_first(trainer: pl.Trainer) -> None:
+    """Write `last.ckpt` if this command has not written it yet; see `keep_last`."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, LastCheckpoint) and not callback.is_kept:
             callback.write(trainer)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning import callbacks
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from maze_pl.callbacks.monitor_errors import unknown_value
 
@@ -12,8 +13,10 @@ from maze_pl.callbacks.monitor_errors import unknown_value
 class StopAtReturn(callbacks.Callback):
     """Ends training once an evaluation reaches a threshold; if none does, `maze-pl fit` fails.
 
+    Evaluations before a run was resumed count as well, also those without a threshold.
+
     Args:
-        threshold: The value to reach; None does nothing.
+        threshold: The value to reach; None never ends training.
         monitor: Name of the value that must reach it.
 
     Attributes:
@@ -30,24 +33,44 @@ class StopAtReturn(callbacks.Callback):
         """True if there is a threshold and it was not reached."""
         return self.threshold is not None and self.best < self.threshold
 
+    @property
+    def outcome(self) -> str:
+        """The highest value so far and the threshold, for a message that it was missed."""
+        if self.best == -torch.inf:
+            return f"no value of {self.monitor} is known, so that it has not reached {self.threshold}"
+        return f"{self.monitor} reached {self.best:.1f}, not {self.threshold}"
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """End a resumed run at once if it has reached the threshold."""
+        if trainer.ckpt_path is not None and self.threshold is not None and not self.missed:
+            trainer.should_stop = True
+
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare the result of the evaluation with the threshold."""
-        if self.threshold is None or trainer.sanity_checking:
+        if trainer.sanity_checking:
+            return
+        self.take(trainer)
+        if self.threshold is None:
             return
         if self.monitor not in trainer.callback_metrics:
             self._problem = unknown_value(self, self.monitor, trainer.callback_metrics)
-        self.take(trainer)
         trainer.should_stop = trainer.should_stop or not self.missed or self._problem is not None
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Raise the error about a value that no evaluation gives, after the last checkpoint."""
+        """Raise the error about a value that no evaluation gives, after the last checkpoint.
+
+        Spawned ranks return metrics to their parent, but no callbacks; `best` may be of an earlier command.
+        """
         if self._problem is not None:
             raise self._problem
+        if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher) and self.best > -torch.inf:
+            trainer.callback_metrics[self.state_key] = torch.tensor(self.best, dtype=torch.float64)
 
     def take(self, trainer: pl.Trainer) -> None:
         """Update `best` from the last evaluation; the parent of spawned ranks calls it at the end."""
-        if self.monitor in trainer.callback_metrics:
-            self.best = max(self.best, float(trainer.callback_metrics[self.monitor]))
+        for name in (self.monitor, self.state_key):
+            if name in trainer.callback_metrics:
+                self.best = max(self.best, float(trainer.callback_metrics[name]))
 
     @property
     def state_key(self) -> str:

@@ -62,6 +62,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         self._signals = signals
         self._hint = ""
         self._best: callbacks.ModelCheckpoint | None = None
+        self._is_training = False
         if run_dir is not None:
             option = f" {TRUST_OPTION}" if needs_trust else ""
             self._hint = f"; to continue: maze-pl fit --resume {run_dir}{option}"
@@ -81,6 +82,8 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         """Take over signal handling again; from now on signals are only noted."""
         self._signals.deferred = True
         self._signals.take()
+        self._is_training = False
+        self._let_interrupt(True)  # a run that has nothing left to train evaluates next
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Report what is lost if training ended in the middle of a rollout or an evaluation."""
@@ -90,7 +93,8 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         consequence = "there is no checkpoint yet"
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, LastCheckpoint) and Path(f"{callback.dirpath}/last.ckpt").is_file():
-                consequence = f"progress since the last checkpoint is lost{self._hint}"
+                lost = "progress since the last checkpoint" if self._is_training else "nothing that was learned"
+                consequence = f"{lost} is lost{self._hint}"
         name = signal.Signals(self._signals.received).name
         place = f" (at {self._signals.place})" if self._signals.place else ""
         where = f"a rollout or an evaluation that took more than {self._signals.patience:.0f} s longer{place}"
@@ -104,10 +108,12 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Allow interruption: a rollout comes next."""
+        self._is_training = True
         self._let_interrupt(True)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Forbid interruption: the rollout is being learned from."""
+        self._is_training = True
         self._let_interrupt(False)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -137,10 +143,15 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Stop after a rollout, unless an evaluation follows, which a resumed run would skip."""
         if is_within_epoch(trainer) and not is_evaluated_now(trainer):
-            self.on_train_epoch_end(trainer, pl_module)
+            self._stop_after_signal(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop after an epoch and its evaluation, or after a rollout."""
+        """Stop after an epoch and its evaluation; if it was the last one, its checkpoint has been written."""
+        self._stop_after_signal(trainer, pl_module)
+        self._is_training = False
+
+    def _stop_after_signal(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write a checkpoint and end the process if a rank has received a signal."""
         number = self._signals.received
         if trainer.world_size > 1:
             highest = torch.tensor(number, device=trainer.strategy.root_device)

@@ -14,13 +14,14 @@ import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _SubprocessScriptLauncher
 from torch.multiprocessing.spawn import ProcessExitedException
 
 from maze_pl import callbacks
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.callbacks.monitors import check_monitors
+from maze_pl.cli.adapted_trainer import adapted_trainer
+from maze_pl.cli.checkpoint_folders import move_checkpoint_folders, refuse_folders_of_other_runs
 from maze_pl.cli.fit_options import (
     DEFAULT_CALLBACKS,
     DESCRIPTIONS,
@@ -31,7 +32,7 @@ from maze_pl.cli.fit_options import (
     monitor_loss_without_episodes,
     refuse_unsuitable_options,
 )
-from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
+from maze_pl.cli.log_folders import Move, move_log_folders, run_loggers, separate_log_folders
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.cli.run_parser import RunParser
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
@@ -44,20 +45,19 @@ from maze_pl.config.plain_values import with_plain_values
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.summary import summarize
 from maze_pl.config.trust import foreign_names
-from maze_pl.core.provenance import Provenance, share_provenance
-from maze_pl.core.unsuitable_features import refuse_timed_evaluations
+from maze_pl.core.provenance import Provenance
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.drawing import table
 from maze_pl.perception.network_graph import actor_critic_graphs
 from maze_pl.runs.checkpoint import checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible
-from maze_pl.runs.provenance import collect_provenance
+from maze_pl.runs.provenance import collect_provenance, share_among_ranks
 from maze_pl.runs.run_directory import claimed, is_first_rank, run_directory
 from maze_pl.runs.warm_start import warm_start
 from maze_pl.system.git_state import GitProbe
 from maze_pl.system.lost_process import LostProcessError
-from maze_pl.system.rank_processes import WatchedLauncher, how_it_ended, naming_lost_ranks
+from maze_pl.system.rank_processes import how_it_ended, naming_lost_ranks
 from maze_pl.system.signals import StopSignals
 
 _EXPECTED_WARNINGS = (
@@ -205,14 +205,15 @@ class MazeCLI(LightningCLI):
         if options.trainer.max_epochs == 0:  # no limit
             options.trainer.max_epochs = -1
         monitor_loss_without_episodes(options)  # not saved: a warm start may play episodes
-        if options.ckpt_path is None:
-            options.ckpt_path = default_checkpoint(options, is_training=self.subcommand == "fit")
         if self.subcommand == "fit" and not options.print_model:
             self._choose_run_directory(requested)
+        if options.ckpt_path is None:
+            options.ckpt_path = default_checkpoint(options, is_training=self.subcommand == "fit")
+        if self.run_dir is not None:
             self._collect_provenance()
 
     def _choose_run_directory(self, requested: Namespace) -> None:
-        """Determine the run directory, and the folders of the loggers in it.
+        """Determine the run directory, and the folders of loggers and checkpoints.
 
         Args:
             requested: The configuration to be saved.
@@ -223,14 +224,17 @@ class MazeCLI(LightningCLI):
         if source is None and not names_configuration(self._command):
             source = options.warm_start
         if source is not None:
-            move_log_folders((options, requested), source, self.run_dir)
+            move = Move(source, self.run_dir)
+            move_log_folders((options, requested), move)
+            move_checkpoint_folders((options, requested), move)
             self.config_text = self._text_of(requested)
         separate_log_folders(options, self.run_dir)
+        refuse_folders_of_other_runs(options, self.run_dir)
         if options.trainer.default_root_dir is None:
             options.trainer.default_root_dir = str(Path(self.run_dir).absolute())
 
     def _collect_provenance(self) -> None:
-        """Describe the run, for its files; only on the first rank, which writes them."""
+        """Describe the run on the first rank, for the files of all ranks."""
         if is_first_rank():
             self._summary = str(summarize(self._command[1:]))
             self._provenance = collect_provenance(
@@ -240,7 +244,7 @@ class MazeCLI(LightningCLI):
                 summary=self._summary,
                 probe=self._probe,
             )
-            share_provenance(self._provenance)
+        share_among_ranks(self._provenance)
 
     def _text_of(self, configuration: Namespace) -> str:
         """Return a configuration as YAML."""
@@ -285,15 +289,7 @@ class MazeCLI(LightningCLI):
         config["callbacks"] = [*configured, *added]
         if config["logger"] is not False:
             config["logger"] = run_loggers(config["logger"], self.run_dir, has_wandb=self._options.wandb)
-        trainer = pl.Trainer(**config)
-        refuse_timed_evaluations(trainer)
-        strategy: Any = trainer.strategy
-        if isinstance(strategy.launcher, _SubprocessScriptLauncher):
-            processes = (strategy.num_processes, strategy.num_nodes)
-            strategy._launcher = WatchedLauncher(self._signals, strategy.cluster_environment, *processes)
-        if config["strategy"] == "auto" and isinstance(trainer.strategy, DDPStrategy):
-            trainer.strategy._ddp_kwargs["find_unused_parameters"] = True
-        return trainer
+        return adapted_trainer(config, self._signals)
 
     def _added_callbacks(self, has_bar: bool) -> list[Callback]:
         """Return the callbacks that a run has unless the configuration replaces them."""
@@ -384,8 +380,7 @@ class MazeCLI(LightningCLI):
                 callback.take(self.trainer)
                 self.status = int(callback.missed)
                 if callback.missed and self.trainer.is_global_zero:
-                    best = f"{callback.monitor} reached {callback.best:.1f}"
-                    sys.stderr.write(f"maze-pl: {best}, not {callback.threshold}\n")
+                    sys.stderr.write(f"maze-pl: {callback.outcome}\n")
 
 
 def _is_replaced(added: Callback, configured: Sequence[Callback]) -> bool:

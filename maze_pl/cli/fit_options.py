@@ -115,4 +115,4 @@ def default_checkpoint(options: Namespace, *, is_training: bool) -> str | None:
         return None if options.run is None else str(best_or_last(options.run))
     if options.resume is None or options.print_model:
         return None
-    return last_checkpoint(options.resume, options.last_checkpoint.dirpath)
+    return last_checkpoint(options.resume, options.last_checkpoint.dirpath, options.best_checkpoint.dirpath)

@@ -43,24 +43,44 @@ def run_loggers(configured: Any, run_dir: str | None, *, has_wandb: bool) -> lis
     return loggers
 
 
-def move_log_folders(configurations: Iterable[Namespace], source: str | None, run_dir: str) -> None:
+class Move:
+    """The move of a run to another directory, or of its configuration to a new run.
+
+    Args:
+        source: Run that is resumed, perhaps moved, or whose configuration a new run has.
+        run_dir: Directory of this run.
+    """
+
+    def __init__(self, source: str, run_dir: str) -> None:
+        self._run_dir = run_dir
+        self._here = Path(run_dir).resolve()
+        self._before = _directories(Path(source))
+
+    def moved(self, path: str) -> str:
+        """Return the place of a folder after the move; one that is not in the run's directory stays.
+
+        Args:
+            path: The folder before the move.
+        """
+        folder = Path(path).resolve()
+        if folder.is_relative_to(self._here):
+            return path
+        for directory in self._before:
+            if folder.is_relative_to(directory):
+                return str(Path(self._run_dir, folder.relative_to(directory)))
+        return path
+
+
+def move_log_folders(configurations: Iterable[Namespace], move: Move) -> None:
     """Move loggers that write to the directory of the run that is continued along to the new directory.
 
     Args:
         configurations: Parsed configurations, whose `save_dir` is changed.
-        source: Run that is resumed, perhaps moved, or whose configuration a new run has; None if there is none.
-        run_dir: Directory of this run.
+        move: The move of the run.
     """
-    if source is None:
-        return
-    here = Path(run_dir).resolve()
-    before = _directories(Path(source))
     for configuration in configurations:
         for logger in _with_save_dir(configuration):
-            folder = Path(logger.save_dir).resolve()
-            directory = next(filter(folder.is_relative_to, before), here)
-            if directory != here:
-                logger.save_dir = str(Path(run_dir, folder.relative_to(directory)))
+            logger.save_dir = move.moved(logger.save_dir)
 
 
 def separate_log_folders(configuration: Namespace, run_dir: str) -> None:

@@ -349,7 +349,7 @@ class Collector:
         }
         if not self.started:
             return state
-        state |= self.vector.state_dict()
+        state |= self.vector.state_dict() | {"starting": self._starting}
         state["slots"] = self.slots.state_dict()
         state["memory"] = self.slots.policy_states
         state["noise"] = self.slots.noise_states
@@ -359,9 +359,8 @@ class Collector:
         """Continue where `state_dict` was taken.
 
         Returns:
-            The environments that did not reach their saved observation, because they are not
-            deterministic or depend on a state that was not saved; they have started their next
-            episode.
+            The environments that did not reach their saved observation, because they are not deterministic or depend
+            on a state that was not saved; they have started their next episode.
         """
         self.generator.set_state(state["generator"])
         self._attributed = state["attributed"]
@@ -376,6 +375,7 @@ class Collector:
         self.storage.widen(self.slots.n_slots)
         self.slots.policy_states = state.get("memory", {})
         self.slots.noise_states = state.get("noise", {})
+        self._starting = np.array(state.get("starting", self._starting))  # not in checkpoints of earlier versions
         self._starting[strayed] = True
         self.slots.forget_episodes(np.array(strayed, np.int64))
         self.slots.assign(np.arange(self.n_envs), self.vector.staging)

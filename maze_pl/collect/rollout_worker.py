@@ -114,19 +114,40 @@ class RolloutWorker:
             self.other_policy = copy.deepcopy(policy)
         return self.collect(wrapper_statistics, self.other_policy)
 
+    def write_pending(self) -> list[str]:
+        """Write all records and logs of what was played; see `VectorEnv.write_pending`."""
+        vectors: list[Any] = list(self.vectors.values())
+        if self.collector is not None:
+            vectors.append(self.collector.vector)
+        folders = []
+        for vector in vectors:
+            if isinstance(vector, VectorEnv):  # environments on a device have no records
+                folders += vector.write_pending()
+        return folders
+
     def state_dict(self) -> dict[str, Any] | None:
         """State of the shard, as tensors and primitives; None before the first collection."""
         if self.collector is None:
             return None
         return self.collector.state_dict() | {WRAPPER_STATISTICS: to_tensors(self.wrapper_statistics)}
 
+    def moving_state(self) -> dict[str, Any] | None:
+        """State for a worker that continues at once in another process; see `state_dict`.
+
+        It also holds the policy of `collect_with_copy`, which may be of any class: checkpoints cannot.
+        """
+        state = self.state_dict()
+        return None if state is None else state | {"other_policy": self.other_policy}
+
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Continue where `state_dict` was taken.
+        """Continue where `state_dict` or `moving_state` was taken.
 
         Returns:
             Indices, within the shard, of the environments that did not reach their saved
             observation.
         """
+        state = dict(state)
+        self.other_policy = state.pop("other_policy", None)
         return self._prepared(from_tensors(state[WRAPPER_STATISTICS])).load_state_dict(state)
 
     def play(

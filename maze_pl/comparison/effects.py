@@ -10,8 +10,11 @@ episodes:
 
 with the variance C of the means of episodes over runs, the variance B of the means of runs over
 episodes, and the part W of it that comes from the interaction of both, as in the analysis of variance
-(Searle, Casella and McCulloch 1992, "Variance components", section 4.3). NaN marks episodes without a
-value; their influence is 0, as that of a ratio of sums.
+(Searle, Casella and McCulloch 1992, "Variance components", section 4.3).
+
+NaN marks episodes without a value. Runs and episodes that have no value at all tell nothing about the
+estimate: they are left out before anything is counted. What is then still missing has the influence 0,
+as in a ratio of sums.
 """
 
 from collections.abc import Sequence
@@ -51,25 +54,33 @@ class Effects:
 
     Attributes:
         estimate: The estimate; NaN if there are no values.
-        episodes: [E] influence of each episode, with mean 0.
-        runs: Variance from the runs of each entry with several runs.
-        n_values: Number of episodes with a value; for two entries, those in which both have one.
-        is_repeated: Whether all entries have several runs.
-        plateau: [R, E] results of an interquartile mean if all values that it keeps are equal while
-            others differ; its influence values then are 0.
+        episodes: [n_values] influence of each episode with a value, with mean 0.
+        runs: Variance from the runs of each entry with several runs that have values.
+        n_episodes: Number of all episodes, E.
+        is_repeated: Whether all entries have several runs with values.
+        lacks_runs: Whether an entry has several runs of which only one has values, so that the
+            differences between its runs are unknown.
+        plateau: [R, n_values] results of an interquartile mean if all values that it keeps are equal
+            while others differ; its influence values then are 0.
     """
 
     estimate: float
     episodes: Values
     runs: tuple[RunVariance, ...]
-    n_values: int
+    n_episodes: int
     is_repeated: bool
+    lacks_runs: bool
     plateau: Values | None = None
 
     @property
+    def n_values(self) -> int:
+        """Number of episodes with a value; for two entries, those in which both have one."""
+        return len(self.episodes)
+
+    @property
     def variance_of_episodes(self) -> float:
-        """Variance of the estimate from the choice of episodes, C / E; 0 for a single episode."""
-        n = len(self.episodes)
+        """Variance of the estimate from the choice of episodes; 0 for fewer than two with a value."""
+        n = self.n_values
         return float(self.episodes.var(ddof=1)) / n if n > 1 else 0.0
 
     @property
@@ -84,8 +95,9 @@ def mean_effects(values: Values) -> Effects:
     Args:
         values: [R, E] results; NaN where an episode has none.
     """
-    influence, mean = _influence_of_mean(values)
-    return _effects(mean, [influence], [1.0], values)
+    present = _with_values(values)
+    influence, mean = _influence_of_mean(present)
+    return _effects(mean, [influence], [1.0], values.shape)
 
 
 def iqm_effects(values: Values) -> Effects:
@@ -99,18 +111,19 @@ def iqm_effects(values: Values) -> Effects:
     Args:
         values: [R, E] results; NaN where an episode has none.
     """
-    is_present = ~np.isnan(values)
-    ordered = np.sort(values[is_present])
+    present = _with_values(values)
+    is_present = ~np.isnan(present)
+    ordered = np.sort(present[is_present])
     n = len(ordered)
     if n == 0:
-        return _effects(np.nan, [np.zeros_like(values)], [1.0], values)
+        return _effects(np.nan, [present], [1.0], values.shape)
     left_out = n // 4
     kept = ordered[left_out : n - left_out]
-    clipped = np.where(is_present, np.clip(values, kept[0], kept[-1]), np.nan)
+    clipped = np.where(is_present, np.clip(present, kept[0], kept[-1]), np.nan)
     influence, _ = _influence_of_mean(clipped)
-    effects = _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], values)
+    effects = _effects(float(kept.mean()), [influence / (1.0 - 2.0 * left_out / n)], [1.0], values.shape)
     is_plateau = kept[0] == kept[-1] and ordered[0] != ordered[-1]
-    return replace(effects, plateau=values) if is_plateau else effects
+    return replace(effects, plateau=present) if is_plateau else effects
 
 
 def difference_effects(values: Values, baseline: Values) -> Effects:
@@ -159,10 +172,24 @@ def _paired_effects(values: Values, size: float = 0.0) -> Effects:
         values: [R, S, E] result of each pair; NaN where one of both has none.
         size: Size of the numbers that they come from, for rounding errors.
     """
-    influence, mean = _influence_of_mean(values, size)
-    influences = [influence.mean(axis=1), influence.mean(axis=0)]  # [R, E] and [S, E]
+    influence, mean = _influence_of_mean(_with_values(values), size)
+    influences = [influence, influence]
+    if influence.size:
+        influences = [influence.mean(axis=1), influence.mean(axis=0)]  # [R, E] and [S, E]
     weights = [1.0, 0.0]  # both have the same mean in an episode, which counts once
-    return _effects(mean, influences, weights, values.reshape(-1, values.shape[-1]))
+    return _effects(mean, influences, weights, values.shape)
+
+
+def _with_values(values: Values) -> Values:
+    """Return a table without the runs and episodes that have no value.
+
+    Args:
+        values: The table, with runs and episodes on its axes.
+    """
+    is_present = ~np.isnan(values)
+    axes = range(values.ndim)
+    has_values = [is_present.any(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+    return values[np.ix_(*has_values)]
 
 
 def _influence_of_mean(values: Values, size: float = 0.0) -> tuple[Values, float]:
@@ -187,23 +214,29 @@ def _influence_of_mean(values: Values, size: float = 0.0) -> tuple[Values, float
     return deviation * (values.size / n), mean
 
 
-def _effects(estimate: float, influences: Sequence[Values], weights: Sequence[float], values: Values) -> Effects:
+def _effects(estimate: float, influences: Sequence[Values], weights: Sequence[float], shape: Sequence[int]) -> Effects:
     """Return an estimate with its variances.
 
     Args:
         estimate: The estimate.
-        influences: [R, E] influence values of each entry.
+        influences: [R, n_values] influence values of each entry, of the runs and episodes with values.
         weights: Weight of each entry in the influence of an episode.
-        values: [R, E] results whose episodes are counted.
+        shape: Numbers of all runs of each entry, and of all episodes.
     """
+    *n_runs, n_episodes = shape
     episodes = np.zeros(influences[0].shape[-1])
     runs = []
-    for influence, weight in zip(influences, weights, strict=True):
+    lacks_runs = False
+    for influence, weight, n in zip(influences, weights, n_runs, strict=True):
+        if not influence.size:
+            continue
         episodes = episodes + weight * influence.mean(axis=0)
         if len(influence) > 1:
             runs.append(_variance_of_runs(influence))
-    n_values = int((~np.isnan(values)).any(axis=0).sum())
-    return Effects(estimate, episodes, tuple(runs), n_values, len(runs) == len(influences))
+        else:
+            lacks_runs |= n > 1
+    is_repeated = len(runs) == len(influences)
+    return Effects(estimate, episodes, tuple(runs), n_episodes, is_repeated, lacks_runs)
 
 
 def _variance_of_runs(influence: Values) -> RunVariance:

@@ -213,7 +213,7 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     options["wrappers"] = without_recorders(options["wrappers"])
     options["wrapper_statistics"] = wrapper_statistics_in(content, file)
     environment = (configuration["data"].get("init_args") or {}).get("env")
-    player = Player(str(path), load(file, trust=trust), options, environment)
+    player = Player(str(path), load(file, trust=trust), options, _with_class_path(environment))
     common, seed = _common_configuration(path)
     return Entry(str(path), [player], configuration=common, seeds=[seed])
 
@@ -230,8 +230,23 @@ def _common_configuration(path: Path) -> tuple[Any, Any]:
     data = dict(content.get("data") or {})
     data["init_args"] = dict(data.get("init_args") or {})
     seeds = (seed, data["init_args"].pop("seed", None))
+    if "env" in data["init_args"]:
+        data["init_args"]["env"] = _with_class_path(data["init_args"]["env"])
     content["data"] = data
     return {key: value for key, value in content.items() if key not in CALL_OPTIONS}, seeds
+
+
+def _with_class_path(environment: Any) -> Any:
+    """Return the configuration of an environment in one form, as runs store a callable without arguments in two.
+
+    Args:
+        environment: A node with class_path and init_args, the path alone, or None.
+    """
+    if isinstance(environment, str):
+        return {"class_path": environment}
+    if isinstance(environment, Mapping):
+        return {key: value for key, value in environment.items() if value not in (None, {})}
+    return environment
 
 
 def _named_policy(name: str) -> Any:

@@ -15,11 +15,11 @@ def confidence_sequence(effects: Effects, n_planned: int, confidence: float = CO
 
         estimate +- s sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
 
-    for n episodes with standard deviation s. All intervals of the sequence together contain the true
-    value with probability 1 - alpha, so that one may look at them after any number of episodes and
-    stop: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2021, "Time-uniform central limit theory and
-    asymptotic confidence sequences", arXiv:2103.06476, theorem 2.2. rho is chosen as in their appendix
-    B.2, so that the interval is narrow at `n_planned` episodes.
+    for n episodes with a value, which have the standard deviation s. All intervals of the sequence
+    together contain the true value with probability 1 - alpha, so that one may look at them after any
+    number of episodes and stop: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2021, "Time-uniform
+    central limit theory and asymptotic confidence sequences", arXiv:2103.06476, theorem 2.2. rho is
+    chosen as in their appendix B.2, so that the interval is narrow at `n_planned` episodes.
 
     Runs are taken as given: more episodes do not tell more about other runs of the same configuration.
 
@@ -33,7 +33,7 @@ def confidence_sequence(effects: Effects, n_planned: int, confidence: float = CO
     """
     if effects.n_values < 2 or math.isnan(effects.estimate):
         return None
-    n = len(effects.episodes)
+    n = effects.n_values
     level = -2.0 * math.log(1.0 - confidence)
     squared_rho = (level + math.log(level + 1.0)) / n_planned
     growth = n * squared_rho + 1.0
@@ -49,8 +49,9 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
         n = C / ((d / (z_{1 - alpha / 2} + z_power))^2 - A)
 
     for a difference d, variance C per episode, and variance A of the difference between runs, which more
-    episodes do not reduce. Lachin 1981, "Introduction to sample size determination and power analysis
-    for clinical trials"; Colas, Sigaud and Oudeyer 2018, arXiv:1806.08295.
+    episodes do not reduce. If only a share of the episodes has values, C is that of a value divided by
+    this share. Lachin 1981, "Introduction to sample size determination and power analysis for clinical
+    trials"; Colas, Sigaud and Oudeyer 2018, arXiv:1806.08295.
 
     Args:
         difference: Difference of two entries.
@@ -60,12 +61,11 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
     Returns:
         The number; None if no number suffices, or if there are too few values to tell.
     """
-    n = len(difference.episodes)
-    if n < 2 or difference.n_values < 2 or difference.estimate == 0.0 or math.isnan(difference.estimate):
+    if difference.n_values < 2 or difference.estimate == 0.0 or math.isnan(difference.estimate):
         return None
     quantile = NormalDist().inv_cdf((1.0 + confidence) / 2.0) + NormalDist().inv_cdf(power)
     wanted = (difference.estimate / quantile) ** 2
     remaining = wanted - sum(part.excess for part in difference.runs)
     if remaining <= 0.0:
         return None
-    return max(2, math.ceil(n * difference.variance_of_episodes / remaining))
+    return max(2, math.ceil(difference.n_episodes * difference.variance_of_episodes / remaining))

@@ -1,8 +1,9 @@
 """Confidence intervals of estimates from several runs with the same episodes.
 
-With at least 8 episodes, and one run or at least 8 of them for each entry, the interval is that of a
-studentized bootstrap of two levels (Efron 1981, "Nonparametric standard errors and confidence
-intervals"; Davison and Hinkley 1997, "Bootstrap methods and their application", sections 3.8 and 5.2):
+Runs and episodes count if they have a value, see `effects`. With at least 8 episodes, and one run or
+at least 8 of them for each entry, the interval is that of a studentized bootstrap of two levels (Efron
+1981, "Nonparametric standard errors and confidence intervals"; Davison and Hinkley 1997, "Bootstrap
+methods and their application", sections 3.8 and 5.2):
 
     estimate - q_{1 - alpha / 2} sqrt(V)   to   estimate - q_{alpha / 2} sqrt(V)
 
@@ -42,17 +43,18 @@ def two_level_intervals(
 ) -> list[Interval | None]:
     """Return a confidence interval for each estimate; None where the data does not determine one.
 
-    That is the case for fewer than two values, and for a single episode unless all entries have
-    several runs. Estimates that do not vary have intervals of width 0.
+    That is the case for fewer than two values, for a single episode unless all entries have several
+    runs, and where only one of several runs has values. Estimates that do not vary have intervals of
+    width 0.
 
     Args:
-        estimates: Estimates, all from the same number E of episodes.
+        estimates: The estimates.
         confidence: Probability that such an interval contains the true value.
         n_resamples: Number of bootstrap samples.
         seed: Seed of the resampling, which is the same for all estimates.
     """
     intervals: list[Interval | None] = [None] * len(estimates)
-    resampled = []
+    resampled: dict[int, list[int]] = {}  # by the number of episodes
     for index, effects in enumerate(estimates):
         if not _is_determined(effects):
             continue
@@ -61,14 +63,14 @@ def two_level_intervals(
         elif effects.variance == 0.0:
             intervals[index] = (effects.estimate, effects.estimate)
         elif _has_enough_units(effects):
-            resampled.append(index)
+            resampled.setdefault(effects.n_values, []).append(index)
         else:
             half = t_quantile(confidence, degrees_of_freedom(effects)) * math.sqrt(effects.variance)
             intervals[index] = (effects.estimate - half, effects.estimate + half)
-    if resampled:
-        bootstrap = Bootstrap(len(estimates[resampled[0]].episodes), n_resamples, seed)
-        for first in range(0, len(resampled), _N_TOGETHER):
-            indices = resampled[first : first + _N_TOGETHER]
+    for n_values, of_number in resampled.items():
+        bootstrap = Bootstrap(n_values, n_resamples, seed)
+        for first in range(0, len(of_number), _N_TOGETHER):
+            indices = of_number[first : first + _N_TOGETHER]
             found = bootstrap.intervals([estimates[index] for index in indices], confidence)
             for index, interval in zip(indices, found, strict=True):
                 intervals[index] = interval
@@ -77,16 +79,16 @@ def two_level_intervals(
 
 def _is_determined(effects: Effects) -> bool:
     """True if the data determines an interval."""
-    if math.isnan(effects.estimate):
+    if math.isnan(effects.estimate) or effects.lacks_runs:
         return False
-    if len(effects.episodes) == 1:
+    if effects.n_episodes == 1:
         return effects.is_repeated
     return effects.n_values >= 2
 
 
 def _has_enough_units(effects: Effects) -> bool:
     """True if there are enough episodes and runs for the bootstrap."""
-    has_episodes = len(effects.episodes) >= FEWEST_UNITS
+    has_episodes = effects.n_values >= FEWEST_UNITS
     return has_episodes and all(part.n_runs >= FEWEST_UNITS for part in effects.runs)
 
 
@@ -100,7 +102,7 @@ def degrees_of_freedom(effects: Effects) -> int:
     Args:
         effects: An estimate whose variance is not 0.
     """
-    n_episodes = len(effects.episodes)
+    n_episodes = effects.n_values
     total = 0.0
     if n_episodes > 1:
         total += effects.variance_of_episodes**2 / (n_episodes - 1)
@@ -116,7 +118,7 @@ class Bootstrap:
     """Resamples of episodes and runs.
 
     Args:
-        n_episodes: Number of episodes.
+        n_episodes: Number of episodes with a value.
         n_resamples: Number of resamples.
         seed: Seed of the resampling.
     """

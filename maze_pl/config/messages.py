@@ -76,8 +76,10 @@ def message_of(error: BaseException) -> str | None:
         name = shown_path(file) if isinstance(file, str | Path) else file
         return f"{name}: {root.strerror}" if file else root.strerror
     text = _shortened(explain(str(root)) if package == "jsonargparse" else str(root))
-    if isinstance(root, MemoryError | OverflowError):
+    if isinstance(root, MemoryError):
         return f"not enough memory: {text}"
+    if isinstance(root, OverflowError):
+        return f"a number is too large: {text}"
     if not any(frame.f_code.co_name == "_run_subcommand" for frame, _ in steps):
         if is_refusal and not isinstance(root, AssertionError | LookupError | AttributeError):
             return text

@@ -31,7 +31,7 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
         content = piece.as_in_file
         is_appended = piece.keys[-1].endswith("+")
         if isinstance(content, dict) and piece.text is not None and not is_appended:
-            merge(whole, content)
+            merge(whole, content, n_outer_keys(piece))
         if not is_variable:
             kept.append(piece)
     for piece in kept:
@@ -43,14 +43,35 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
     return kept
 
 
-def merge(into: dict[Any, Any], content: dict[Any, Any]) -> None:
-    """Merge a mapping into another one; its keys may omit `init_args`."""
+def merge(into: dict[Any, Any], content: dict[Any, Any], n_keys: int = 0, is_argument: bool = False) -> None:
+    """Merge a mapping into another one, as jsonargparse does; its keys may omit `init_args`.
+
+    Components and groups of options are merged. Other mappings among the arguments of a component,
+    such as `evaluators`, are values, and replaced.
+
+    Args:
+        into: The mapping that is changed.
+        content: A part of a configuration, which takes precedence.
+        n_keys: Number of outer mappings of `content` that only stand for the keys of an option.
+        is_argument: Whether the values are arguments of a component.
+    """
     for key, value in content.items():
         holder = _holder(into, key)
-        if isinstance(value, dict) and isinstance(holder.get(key), dict):
-            merge(holder[key], value)
+        is_in_component = is_argument or holder is not into
+        before = holder.get(key)
+        if not isinstance(value, dict) or not isinstance(before, dict):
+            holder[key] = copy.deepcopy(value)
+        elif key in COMPONENT_KEYS:
+            merge(before, value, n_keys - 1, True)
+        elif n_keys > 0 or not is_in_component or {*before, *value} & {*COMPONENT_KEYS}:
+            merge(before, value, n_keys - 1, is_in_component and not {*before} & {*COMPONENT_KEYS})
         else:
             holder[key] = copy.deepcopy(value)
+
+
+def n_outer_keys(piece: Piece) -> int:
+    """Return the number of mappings in a piece's `as_in_file` that only stand for the keys of its option."""
+    return 0 if piece.option in CONFIG_OPTIONS else len(piece.keys) - 1
 
 
 def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:

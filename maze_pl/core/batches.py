@@ -66,8 +66,8 @@ class Rollout(Experience):
         finals: Successor observations by step key.
         n_rollout_steps: Requested environment steps per environment.
         flat: Whether one actor acts exactly once in each row and every row is filled.
-        starting: [N] bool, True if the environment's previous episode, if any, was lost before its
-            end.
+        starting: [N] bool, True if acts of the environment after those of its previous rollout, if any, were lost:
+            the end of its episode, or rollouts that a run has not learned from before it was resumed.
         env_index: [N] int64, number of each environment on this rank, if rollouts do not all hold
             the same environments. If an environment occurs several times, each occurrence continues
             the previous one.

@@ -61,8 +61,13 @@ def share_provenance(provenance: Provenance) -> None:
 
     Without the time, a command that is repeated writes the same files.
     """
-    short = {name: value for name, value in provenance.items() if name not in _LEFT_OUT}
-    os.environ[PROVENANCE_VARIABLE] = json.dumps(short)
+    adopt_provenance({name: value for name, value in provenance.items() if name not in _LEFT_OUT})
+
+
+def adopt_provenance(short: dict[str, Any] | None) -> None:
+    """Let this process and those that it starts have the short provenance of a command; None changes nothing."""
+    if short is not None:
+        os.environ[PROVENANCE_VARIABLE] = json.dumps(short)
 
 
 def shared_provenance() -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ delivers, both as `batch_type`. Numbers of an algorithm that the data depends on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,17 @@ class Learner(Protocol):
     def data_requirements(self) -> DataRequirements:
         """Return the numbers that the training data depends on."""
         ...
+
+
+@runtime_checkable
+class DeclaresPolicy(Protocol):
+    """An algorithm whose policy acts in its environments.
+
+    Attributes:
+        policy: The policy.
+    """
+
+    policy: Any
 
 
 @runtime_checkable

@@ -163,7 +163,7 @@ class ActorDataModule(RolloutDataModule):
         batch = [self._take(actor) for actor in actors]
         rollout = self._joined([one.result for one in batch], began)
         rollout.env_index = torch.cat([torch.tensor(self._shards[actor]) for actor in actors])
-        lags = [self._version - one.version for one in batch]
+        lags = [self._players.version - one.version for one in batch]
         rollout.measures = {"lag": sum(lags) / len(lags), "lag_max": max(lags), "queue_fill": fill}
         return rollout
 
@@ -220,9 +220,19 @@ class ActorDataModule(RolloutDataModule):
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         """Return the actors' answers, once their rollouts under way are finished and kept."""
+        self._players.require_current(self.engine)
         while self._n_waiting < len(self._asked):
             self._receive()
         return super()._ask(jobs)
+
+    def _states(self) -> list[Any] | None:
+        """State of each actor; a run that resumes does not learn from what was collected ahead, and episodes go on."""
+        states = super()._states()
+        for actor in set(self._asked):
+            state = states[actor] if states else None
+            if state and "starting" in state:
+                state["starting"] = torch.ones_like(state["starting"])
+        return states
 
     def _close(self) -> None:
         super()._close()

@@ -10,7 +10,6 @@ import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_info
-from torch import Tensor, nn
 
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.rollout_worker import RolloutWorker
@@ -24,7 +23,9 @@ from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
-from maze_pl.core.training_data import DataRequirements, requirements_of
+from maze_pl.core.training_data import DataRequirements, DeclaresPolicy, requirements_of
+from maze_pl.datamodules.initial_statistics import InitialStatistics
+from maze_pl.datamodules.players import Players
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
@@ -32,12 +33,13 @@ from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
 from maze_pl.envs.arrays.native_form import single_form
-from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.building import make_frozen, make_wrapped, wrapper_stack
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
+from maze_pl.events.event_log_ends import EVENT_LOG_ENDS, EventLogEnds, cut_event_logs, event_log_ends, last_ends
 from maze_pl.system.ranks import gather_objects
 from maze_pl.system.signals import StoppedBySignal, abandoned_after_signal
 from maze_pl.system.time_limit import time_limit_to_make
@@ -46,13 +48,6 @@ Env = gymnasium.Env[Any, Any] | ArrayEnv
 AnyVector = SequentialVectorEnv | SubprocVectorEnv
 _SINGLE = "use the form of the environment for single episodes"
 _BY_VALUE = ("_factory", "_wrappers")
-
-
-def make_frozen(factory: Callable[[], LogStatsWrapper], wrapper_statistics: dict[str, Any]) -> LogStatsWrapper:
-    """Make an environment with the given wrapper statistics, frozen."""
-    env = factory()
-    load_shared_states(wrapper_stack(env), wrapper_statistics, freeze=True)
-    return env
 
 
 class EnvironmentDataModule(pl.LightningDataModule):
@@ -69,8 +64,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         engine: Runs the environments; None means in this process.
-        check: Validation of environment returns in each step, `fast` or `full`; see
-            `SequentialVectorEnv`.
+        check: Validation of environment returns in each step, `fast` or `full`; see `SequentialVectorEnv`.
 
     Attributes:
         batch_type: Class of the training batches, which algorithms are checked against. Where a
@@ -111,14 +105,14 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._kpi_names: tuple[str, ...] | None = None
         self._keeps_arrays = False  # True if environments are kept in arrays, once they are known
         self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
-        self._acting: Any = None  # policy with which the engine was started
+        self._players = Players(type(self).__name__)
+        self._log_folders = set[str]()  # folders of event logs that players have written to
         self._has_begun = False  # True once collecting started, so that players have a state to save
-        self._published: dict[str, Tensor] = {}  # weights that the players on workers have
-        self._version = 0  # of these weights
         self._wrapper_statistics: dict[str, Any] | None = None  # None until estimated or taken over
         self._is_complete = False  # True once `_wrapper_statistics` covers all wrappers
         self._may_differ = False  # True if wrappers may differ from those of the earlier run
         self._has_loaded = False
+        self._initial_statistics = InitialStatistics()
 
     # --------------------------------------------------------------------------------------------- description
 
@@ -169,7 +163,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self._factory is None:
             raise ValueError(f"this {type(self).__qualname__} has no environment: give one as env")
         if evaluator is not None and self.evaluators[evaluator].render:
-            writer = GifFiles(f"renderings/{evaluator}")
+            writer = GifFiles(f"renderings/{evaluator}", keep_all=False)
             inner = (partial(TrajectoryRecordingWrapper, writer=writer, n_episodes=0),)
         env, wrappers, masks = self._factory.args
         return partial(make_wrapped, env, [*inner, *wrappers], masks) if inner else self._factory
@@ -180,6 +174,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Refuse a module that learns from other batches; forget the checkpoint of the previous run."""
         if stage == "fit" and self.trainer is not None:
             require_fitting_module(self.trainer.lightning_module, self)
+            if self._initial_statistics.begin_fit(self.trainer.lightning_module):
+                self._wrapper_statistics = self._initial_statistics.states
+                self._is_complete = self._initial_statistics.are_complete
         self._close()
         self._has_loaded = False
         for name, evaluator in self.evaluators.items():
@@ -199,8 +196,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._close()
 
     def _close(self) -> None:
-        self.engine.close()
-        self._acting, self._has_begun = None, False
+        self._players.end(self.engine)
+        self._has_begun = False
 
     def on_exception(self, exception: BaseException) -> None:
         """Close the environments, as no teardown follows; after a signal, processes that they use may have ended."""
@@ -227,8 +224,6 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if self._is_array:
             if evaluator is not None and self.evaluators[evaluator].render:
                 raise ValueError(f"evaluators[{evaluator!r}] cannot render an array environment; {_SINGLE}")
-            if self.engine.step_timeout is not None:
-                raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {_SINGLE}")
             if self.vectorization == "subprocess":
                 raise ValueError("vectorization=subprocess has no use for an array environment: leave it out")
             return self._array_vector(n_envs, **options)
@@ -238,6 +233,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self, n_envs: int, *inner: Any, same_starts: str | None = None, **options: Any
     ) -> Callable[[], ArrayVectorEnv]:
         """Return a factory of a vector of environments in arrays; `inner` adds wrappers, `same_starts` needs seeds."""
+        if self.engine.step_timeout is not None:
+            raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {_SINGLE}")
         env, wrappers, masks = cast(Any, self._factory).args
         make = partial(make_wrapped_arrays, env, [*inner, *wrappers], masks)
         n_same_starts = options.get("n_same_starts", 1)
@@ -272,25 +269,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
         Returns:
             The policy to send to the players; None if they have it already.
         """
-        if self._acting is None:
-            self.engine.start(self._make_player(), policy)
-            self._acting, self._published = policy, {}
-        if isinstance(self.engine, InProcessEngine) or policy is not self._acting or not isinstance(policy, nn.Module):
-            return policy
-        published = self._published
-        weights = {}
-        for name, value in policy.state_dict().items():
-            weights[name] = value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
-        # Extra state besides tensors may have changed in place, so it is always published.
-        is_same = (isinstance(value, Tensor) and value.equal(published[name]) for name, value in weights.items())
-        if weights.keys() != published.keys() or not all(is_same):
-            self._version += 1
-            self._published = weights
-            self.engine.publish(weights, self._version)
-        return None
+        if not self._players.are_started:  # other policies than that of the module come with the jobs
+            module = None if self.trainer is None else self.trainer.lightning_module
+            acting = module.policy if isinstance(module, DeclaresPolicy) else policy
+            self._players.start(self.engine, self._make_player(), acting)
+        return self._players.update(self.engine, policy)
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         """Return the players' answers; on failure close all, as the other answers would never be collected."""
+        self._players.require_current(self.engine)
         with abandoned_after_signal():
             try:
                 return self.engine.map(jobs)
@@ -336,6 +323,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 rank_zero_info(completed.message)
             self._wrapper_statistics = completed.states
             self._is_complete = True
+            if not self._has_loaded:
+                self._initial_statistics.set(completed.states, are_complete=True)
             if completed.states and not is_taken_over:
                 self._refuse_foreign_checkpoint()
         return cast(dict[str, Any], self._wrapper_statistics)
@@ -358,11 +347,25 @@ class EnvironmentDataModule(pl.LightningDataModule):
             raise ValueError(f"{fault}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapper statistics."""
-        return {WRAPPER_STATISTICS: to_tensors(self._wrapper_statistics)}
+        """Return the wrapper statistics, and where the event logs end; every rank must call it."""
+        return {WRAPPER_STATISTICS: to_tensors(self._wrapper_statistics), EVENT_LOG_ENDS: self._event_log_ends()}
+
+    def _event_log_ends(self) -> EventLogEnds:
+        """Return where the event logs of all ranks end, once everything that was played is written."""
+        self._write_pending()
+        ends = event_log_ends(sorted(self._log_folders))
+        is_alone = self.trainer is not None and self.trainer.interrupted  # other ranks may no longer answer
+        return last_ends([ends] if is_alone else gather_objects(ends))
+
+    def _write_pending(self) -> None:
+        """Write all records and logs of what was played, if the players have not ended."""
+        if self._players.are_started:
+            self._log_folders.update(*self._ask([(player, "write_pending", ()) for player in self.engine.players]))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
+        if self.trainer is not None and self.trainer.state.fn == "fit" and self._rank == 0:
+            cut_event_logs(state_dict.get(EVENT_LOG_ENDS, {}))  # earlier versions saved none
         self._wrapper_statistics = from_tensors(state_dict[WRAPPER_STATISTICS])
         self._is_complete = self._may_differ = False
         self._has_loaded = True
@@ -371,16 +374,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Take over the wrapper statistics of another run, without the state of its environments.
 
         Args:
-            wrapper_statistics: State of each wrapper, by name; empty if no wrapper of the other run had
-                statistics.
+            wrapper_statistics: State of each wrapper, by name; empty if none of the other run had any.
             may_differ: Whether the wrappers may differ from those of the other run. New ones then
                 start from scratch, and statistics without a wrapper are dropped, with a message. A
                 class of which there are more or fewer than in the other run is ambiguous and always
                 refused; a subclass counts as another class.
         """
-        self._wrapper_statistics = wrapper_statistics
-        self._is_complete = False
+        self._wrapper_statistics, self._is_complete = wrapper_statistics, False
         self._may_differ = may_differ
+        self._initial_statistics.set(wrapper_statistics, are_complete=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for spawned processes; factories may be lambdas or local classes."""

@@ -118,8 +118,9 @@ class PopulationDataModule(EnvironmentDataModule):
             `SequentialVectorEnv`.
 
     Raises:
-        ValueError: A number is out of range, or both minima are 0. When a population is to play at the same
-            time: a vector environment of gymnasium takes one seed for all its environments.
+        ValueError: A number is out of range, or both minima are 0. When collecting begins in arrays: a wrapper has
+            no array form, the engine has a step timeout, or a vector environment of gymnasium takes one seed for
+            all its environments, which are to play at the same time.
     """
 
     batch_type: ClassVar[type] = PopulationBatch
@@ -183,14 +184,17 @@ class PopulationDataModule(EnvironmentDataModule):
         self._busy = {}
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
-        training = [self._vector_of([self._factory_of(None, *limit)], **options)]
+        if self._is_array:
+            training: Any = self._array_vector(1, *limit, **options)
+        else:
+            training = self._vector_of([self._factory_of(None, *limit)], **options)
         population = None
         if self._plays_together:
             same = "a population, whose pairs play the same episodes,"
             population = self._array_vector(self._n_together(), *limit, same_starts=same, **options)
         return partial(
             super()._make_player(),
-            training=training,
+            training=[training],
             noise=self._noise,
             population=population,
             deterministic=self.deterministic,
@@ -230,6 +234,7 @@ class PopulationDataModule(EnvironmentDataModule):
         return None
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
+        self._players.require_current(self.engine)
         while self._busy:  # with parts of episodes that are no longer needed
             with abandoned_after_signal():
                 del self._busy[self.engine.get().player]

@@ -33,11 +33,12 @@ from maze_pl.datamodules.buffer_files import (
     write_buffer,
 )
 from maze_pl.datamodules.demonstrations import demonstrated_acts
-from maze_pl.datamodules.environments import Env, make_frozen
+from maze_pl.datamodules.environments import Env
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.source import Source
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
+from maze_pl.envs.building import make_frozen
 from maze_pl.envs.wrappers.sample_episodes import PROGRESS_AFTER
 from maze_pl.schedules import Coefficient, described, require_length, run_progress, value_at
 from maze_pl.system.ranks import gather_objects
@@ -323,11 +324,10 @@ class ReplayDataModule(RolloutDataModule):
             raise ValueError(f"initial_sampling_policy cannot make a policy from the action spaces: {error}") from error
         if isinstance(policy, RandomPolicy):
             policy.masks = {key: step.masks for key, step in steps} | policy.masks
-        bar = tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None)
-        while min(gather_objects(len(buffer))) < self.initial_buffer_size:  # all ranks collect equally often
-            self._add(batch, policy)
-            bar.update(len(buffer) - bar.n)
-        bar.close()
+        with tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None) as bar:
+            while min(gather_objects(len(buffer))) < self.initial_buffer_size:  # all ranks collect equally often
+                self._add(batch, policy)
+                bar.update(len(buffer) - bar.n)
 
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
         """Read demonstrations into the buffer."""

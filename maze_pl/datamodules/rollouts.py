@@ -29,6 +29,7 @@ from maze_pl.envs.arrays.native_form import make_native_array_env
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.tensors import TensorEnv
+from maze_pl.events.event_log_ends import EVENT_LOG_ENDS
 from maze_pl.system.ranks import gather_objects
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -152,6 +153,8 @@ class RolloutDataModule(EnvironmentDataModule):
     def teardown(self, stage: str) -> None:
         """Close the environments; their state is kept for checkpoints that are written later."""
         self._ended = self._states()
+        if self._has_begun:
+            self._write_pending()  # which tells where the event logs are
         super().teardown(stage)
 
     # ------------------------------------------------------------------------------------------------ training
@@ -349,7 +352,7 @@ class RolloutDataModule(EnvironmentDataModule):
     def state_dict(self) -> dict[str, Any]:
         """State of all ranks' environments, and wrapper statistics; every rank must call it."""
         if not self._has_begun and self._restored is not None:
-            return self._restored  # nothing has happened since
+            return self._restored | {EVENT_LOG_ENDS: self._event_log_ends()}  # nothing was collected since
         state = super().state_dict()
         states = self._states()
         if states is None:

@@ -102,6 +102,12 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         self.max_steps = max_steps
         self.episodes = BestEpisodes()
 
+    def setup(self, stage: str) -> None:
+        """Forget the episodes of the previous run; this run's are restored after this hook."""
+        super().setup(stage)
+        if stage == "fit":
+            self.episodes = BestEpisodes()
+
     def train_dataloader(self) -> BestEpisodesLoader:
         """Batches of the best episodes, which are played when an epoch begins."""
         return BestEpisodesLoader(self, self._rank, self._world_size)

@@ -11,6 +11,8 @@ from maze_pl.datasets.episode_loader import entries_of, require_record
 from maze_pl.datasets.state_conversion import converted
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 
+Array = np.ndarray[Any, np.dtype[Any]]
+
 
 class ReplayRecordedActionsPolicy:
     """Replays recorded episodes: to watch them, to record them in another form, or to verify them.
@@ -49,11 +51,13 @@ class ReplayRecordedActionsPolicy:
                 raise ValueError(f"{fault}; {remedy}")
             records = read_trajectories(records, trust=trust)
         self.records = []
+        self._places: list[Array] = []  # [L] of each record: number of earlier acts of the same sub-step
         for record in entries_of(records):
             require_record(record)
             if isinstance(record, StateTrajectoryRecord):
                 record = converted(record, env, spec)
             self.records.append(record)
+            self._places.append(_places_in_sub_steps(record.key_index))
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
         """Look up the recorded actions.
@@ -81,9 +85,22 @@ class ReplayRecordedActionsPolicy:
             index = record.key_index[n_acts]
             recorded = ActorID(record.spec.step_keys[index], int(record.agent_id[n_acts]))
             if recorded == actor:
-                place = np.count_nonzero(record.key_index[:n_acts] == index)
+                place = self._places[episode][n_acts]
                 heads = record.action[actor.step_key].items()
                 return {head: values[place] for head, values in heads}
         where = f"act {n_acts} of episode {episode} by {actor}"
         remedy = "use the same environment, seed and limit of steps"
         raise ValueError(f"instead of {where}, {recorded} was recorded: {remedy}")
+
+
+def _places_in_sub_steps(key_index: Array) -> Array:
+    """Number of earlier acts of the same sub-step, [L] int64.
+
+    Args:
+        key_index: [L] index of the step key of each act.
+    """
+    places = np.zeros(len(key_index), np.int64)
+    for index in np.unique(key_index):
+        acts = np.flatnonzero(key_index == index)
+        places[acts] = np.arange(len(acts))
+    return places

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.checks import check_count
@@ -16,18 +15,16 @@ from maze_pl.deployment.assembling import SearchFor, acting_policy, arguments_of
 from maze_pl.deployment.candidates import Candidate
 from maze_pl.deployment.decider import Decider
 from maze_pl.deployment.drift import DriftMonitor, ObservationDrift
+from maze_pl.deployment.episode_summaries import EpisodeSummaries
 from maze_pl.deployment.outside import Outside, Received
 from maze_pl.deployment.stack_steps import PartResult, StackSteps
+from maze_pl.deployment.state_readers import state_reader
 from maze_pl.envs.structured_env import Observation
-from maze_pl.runs.simple_stats import log_episodes
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
-    from maze_pl.core.episode import EpisodeSummary
     from maze_pl.core.observation_sample import ObservationSample
-
-_MOST_EPISODES: Final = 10_000
 
 
 class AgentDeployment:
@@ -108,14 +105,14 @@ class AgentDeployment:
         spec = spec_of(self.env, max_agents)
         acting = acting_policy(policy, spec, self.env, None if search is None else SearchFor(search, env, make, seed))
         self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env.env)
-        self._outside = Outside(self.env, reports_events)
+        self._outside = Outside(self.env, reports_events, state_reader(acting, self.env))
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
         self._loggers = tuple(loggers)
         self._monitor = DriftMonitor(training_observations)
         self._seed = None if seed is None else derive_seed(seed, "rollout")
         self._n_episodes = 0
-        self._summaries: deque[EpisodeSummary] = deque(maxlen=_MOST_EPISODES)
+        self._summaries = EpisodeSummaries(self.env)
         self._observation: Observation | None = None  # while the policy has to decide
         self._answer: Any = None  # action in a skipped step that only `candidates` has asked for
         self._last_actor = self.env.actor_id()
@@ -180,7 +177,8 @@ class AgentDeployment:
                 step is complete if it is not given.
             is_actor_done: Whether the actor that has acted will not act again.
             actor_rewards: If rewards are attributed: those of the acts of a finished environment step.
-            simulation: A simulation in this state, or an environment around it, which `search` copies.
+            simulation: A simulation in this state, or an environment around it, which `search` copies;
+                and which rules ask for its state, if that is not the one that conversions get.
 
         Returns:
             The action; None if the episode is over, because the caller says so or because a wrapper such as a time
@@ -194,9 +192,9 @@ class AgentDeployment:
             RuntimeError: The deployment is closed, an error interrupted the episode, or another
                 state has no decision yet.
         """
-        self._outside.set_twin(simulation)
         step = (reward, terminated, truncated, info)
-        outcome = self._observe(Received(maze_state, *step, actor_id, env_time, is_actor_done, actor_rewards))
+        acts = (actor_id, env_time, is_actor_done, actor_rewards)
+        outcome = self._observe(Received(maze_state, *step, *acts, simulation))
         while self._observation is not None:
             actor, batch = self._next_act()
             action = self._decider.choose(actor, batch)
@@ -298,8 +296,7 @@ class AgentDeployment:
         Returns:
             `<Topic>/<event>/<statistic>/<groups>` -> number or histogram.
         """
-        prefix = self.env.logging_prefix or "deployment"
-        return log_episodes(self._summaries, self.env.pubsub.topics, prefix, loggers)
+        return self._summaries.statistics(loggers)
 
     def drift(self, restart: bool = False) -> list[ObservationDrift]:
         """Compare the observations so far, as the policy sees them, with those of its training.
@@ -331,6 +328,7 @@ class AgentDeployment:
         """
         self._require_open()
         outside = self._outside
+        outside.set_twin(received)
         if self._is_advancing:
             raise RuntimeError("an error interrupted the episode: call reset, and begin another one")
         if self._observation is not None or self._answer is not None:
@@ -366,7 +364,7 @@ class AgentDeployment:
         """Return the actor that acts next, with its policy batch."""
         assert self._observation is not None
         actor = self.env.actor_id()
-        return actor, self._decider.batch_of(actor, self._observation, self._outside.maze_state)
+        return actor, self._decider.batch_of(actor, self._observation)
 
     def _begin_step(self, actor: ActorID, batch: PolicyBatch, action: Any) -> Any:
         """Begin the step of an actor."""
@@ -397,4 +395,4 @@ class AgentDeployment:
         """Keep the summary of an episode that is over."""
         self.is_running = False
         self._outside.events.end_episode()
-        self._summaries.extend(self.env.drain_episode_summaries())
+        self._summaries.add_finished()

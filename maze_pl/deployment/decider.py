@@ -14,9 +14,9 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
 from maze_pl.core.spec import Spec
 from maze_pl.deployment.prepared_conversion import is_finite
+from maze_pl.deployment.state_readers import reads_state, without_search
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Action, Observation
-from maze_pl.search import SearchPolicy
 
 _State = dict[str, Array]
 _TRUE, _FALSE = np.array([True]), np.array([False])
@@ -31,7 +31,7 @@ class Decider:
         deterministic: Whether the most likely actions are taken.
         temperature: Above 1 flattens the distributions, below 1 sharpens them.
         seed: Determines the sampled actions of each episode; None gives different ones each time.
-        env: The environment, for policies that copy it.
+        env: The environment, for policies that use the state of the simulation or copy it.
 
     Attributes:
         policy: The policy.
@@ -42,6 +42,7 @@ class Decider:
         self, policy: Policy, spec: Spec, deterministic: bool, temperature: float, seed: int | None, env: Any
     ) -> None:
         self.policy = policy
+        self._env = env
         self._envs = [env] if isinstance(policy, EnvPolicy) else None
         self.spec = spec
         self._temperature = temperature
@@ -50,7 +51,8 @@ class Decider:
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
-        guide = _without_search(policy)
+        guide = without_search(policy)
+        self._reads_state = reads_state(policy)
         self._largest = {key: largest_input(guide, key) for key in spec.step_keys}
         self._dtypes: dict[StepKey, list[tuple[str, np.dtype[Any]]]] = {}
         self._heads: dict[StepKey, list[tuple[str, Any]]] = {}
@@ -81,8 +83,8 @@ class Decider:
         self._policy_states.pop(actor, None)
         self._noise_states.pop(actor, None)
 
-    def batch_of(self, actor: ActorID, observation: Observation, maze_state: Any) -> PolicyBatch:
-        """Make the policy batch of one actor.
+    def batch_of(self, actor: ActorID, observation: Observation) -> PolicyBatch:
+        """Make the policy batch of one actor; as in a rollout, only policies that use states get one.
 
         Raises:
             EnvContractError: An observation holds a value that is not finite, also after conversion to
@@ -105,7 +107,7 @@ class Decider:
             agent_id=self._agent_id(agent),
             policy_state=self._policy_states.get(actor, self._zeros.get(key)),
             is_first=_FALSE if actor in self._has_acted else _TRUE,
-            maze_state=[maze_state],
+            maze_state=[self._env.get_simulation_state()] if self._reads_state else None,
             episode_index=self._episode_index,
             n_acts=np.array([self._n_acts]),
             noise_state=self._noise_states.get(actor, {}),
@@ -136,7 +138,7 @@ class Decider:
 
     def follow(self, actor: ActorID, batch: PolicyBatch) -> None:
         """Keep the policy state up to date in an act that is chosen elsewhere."""
-        policy = _without_search(self.policy)
+        policy = without_search(self.policy)
         self._remember(actor, policy.act(batch, deterministic=True, generator=torch.Generator()))
 
     def best_actions(self, batch: PolicyBatch, k: int) -> list[tuple[Action, float]]:
@@ -147,7 +149,7 @@ class Decider:
         """
         self._require_options(batch)
         space = self.spec.steps[batch.step_key].action_space
-        policy = _without_search(self.policy)
+        policy = without_search(self.policy)
         return best_actions(policy, batch, space, self._temperature, k)[0]
 
     def _require_options(self, batch: PolicyBatch) -> None:
@@ -175,8 +177,3 @@ class Decider:
                 self._zeros[actor.step_key] = zeros
         if step.noise_state is not None:
             self._noise_states[actor] = step.noise_state
-
-
-def _without_search(policy: Policy) -> Policy:
-    """Return the policy that guides a search, any other policy as it is."""
-    return policy.policy if isinstance(policy, SearchPolicy) else policy

@@ -14,6 +14,7 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.deployment.prepared_conversion import PreparedConversion
 from maze_pl.deployment.reported_events import ReportedEvents
 from maze_pl.deployment.stack_steps import layers_of
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.contract import FLAGS, NUMBERS, EnvContractError, check_step, describe
 from maze_pl.envs.external_core_env import ExternalCoreEnv
 from maze_pl.envs.structured_env import Action, StructuredEnv
@@ -33,6 +34,8 @@ class Received:
     env_time: int | None = None
     is_actor_done: bool = False
     actor_rewards: Sequence[float] | None = None
+    simulation: Any = None
+    is_last: bool = False  # no decision follows
 
 
 class Outside:
@@ -41,13 +44,15 @@ class Outside:
     Args:
         env: The environment with its wrappers; its simulation is replaced.
         reports_events: Whether the simulation's events are fired, so that KPIs can be computed.
+        state_reader: Name of the rule that uses the state of the simulation, for messages; None if no
+            rule does.
 
     Attributes:
         is_flat: Whether the simulation has a single actor, which acts once in each environment step.
         events: Events of the real system.
     """
 
-    def __init__(self, env: StructuredEnv, reports_events: bool) -> None:
+    def __init__(self, env: StructuredEnv, reports_events: bool, state_reader: str | None) -> None:
         layers = layers_of(env)
         maze_env = layers[-1]
         if type(maze_env.core_env) is ExternalCoreEnv:
@@ -66,6 +71,7 @@ class Outside:
         self._counts = self._core.agent_counts_dict
         self._only_actor = self._first_actor = self._core.actor_id()
         self._env_time = 0
+        self._state_reader = state_reader if self._core.rules_need_twin else None
         self._can_preview = dict(env.agent_counts_dict) == dict(self._counts) and own
 
     @property
@@ -73,22 +79,39 @@ class Outside:
         """The latest state."""
         return self._core.get_maze_state()
 
-    def set_twin(self, simulation: Any) -> None:
-        """Set the simulation in the current state, for search.
+    def set_twin(self, received: Received) -> None:
+        """Set the simulation in the current state, for search and for rules.
 
         Args:
-            simulation: The simulation, or an environment around it; None if there is none.
+            received: The state with its simulation, or an environment around it; None if there is none.
 
         Raises:
             EnvContractError: It is of another class.
         """
+        simulation = received.simulation
         core = getattr(simulation, "core_env", simulation)
         expected = self._core.simulation_class
         if core is not None and type(core) is not expected:
             raise EnvContractError(
                 f"act was given the simulation {describe(simulation)}; expected a {expected.__name__}"
             )
-        self._core.twin = core
+        if not received.is_last:
+            self._core.twin = core
+
+    def _require_twin(self) -> None:
+        """Refuse a state that does not contain the state that a rule uses.
+
+        Raises:
+            EnvContractError: There is no simulation in this state, either.
+        """
+        if self._state_reader is None or self._core.twin is not None:
+            return
+        remedy = "give act a simulation in this state (simulation=...)"
+        where = f"only {self._core.simulation_class.__name__}.get_simulation_state makes"
+        if isinstance(self._maze_env, ArrayMazeEnv):
+            where = f"observations of {type(self._maze_env.array_env.unwrapped).__name__} do not contain"
+            remedy = f"give the form for single episodes as env, or {remedy}"
+        raise EnvContractError(f"{self._state_reader} uses the state of the simulation, which {where}: {remedy}")
 
     def accept_first(self, received: Received) -> None:
         """Take the first state of an episode.
@@ -96,6 +119,7 @@ class Outside:
         Raises:
             EnvContractError: It is refused, and nothing has changed.
         """
+        self._require_twin()
         actor, _ = self._actor_of(received, is_first=True)
         self._prepare(received.maze_state, actor)
         self._env_time = 0
@@ -110,6 +134,8 @@ class Outside:
         """
         if received.terminated or received.truncated:
             self.complete_last(received)
+        if not received.is_last:
+            self._require_twin()
         actor, completes = self._actor_of(received, is_first=False)
         self._prepare(received.maze_state, actor)
         self._env_time += completes
@@ -124,6 +150,7 @@ class Outside:
         the first one of the episode after a complete step, else the last one; or the other of both
         if that conversion refuses the state.
         """
+        received.is_last = True
         if self.is_flat:
             return
         if received.env_time is None:

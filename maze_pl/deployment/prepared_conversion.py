@@ -85,7 +85,7 @@ class PreparedConversion(ObservationConversionInterface):
         return True
 
     def _check_content(self, observation: Any, what: str) -> None:
-        """Refuse entries that are not numbers, and those that the type of the space cannot hold."""
+        """Refuse types of another kind, fractions for integers, and values that are not a number."""
         for name, (_, dtype) in self._expected.items():
             array = np.asarray(observation[name])
             if not np.can_cast(array.dtype, dtype, "same_kind"):
@@ -98,7 +98,7 @@ class PreparedConversion(ObservationConversionInterface):
                 raise EnvContractError(f"entry {name!r} of {what} is not a number (nan) at {at}; give another state")
 
     def _check_precision(self, parts: Mapping[str, Any]) -> None:
-        """Refuse parts of a state with numbers that the types of the spaces cannot hold."""
+        """Refuse parts of a state with fractions for integers, which the conversion has cut off."""
         for name, (_, dtype) in self._expected.items():
             if dtype.kind == "f":
                 continue

@@ -27,7 +27,7 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
     space, not set and set. The choices are independent: each of them explores with probability
     epsilon. Epsilon is the policy's `exploration`. Ties go to the first option. If a mask allows no option, all are
     allowed; a masked bit is always 0. Options that a block of the network masks, such as a
-    `PointerBlock`, are not allowed either.
+    `PointerBlock`, are not allowed either, unless the mask allows no others.
 
     Mnih et al. 2015, https://doi.org/10.1038/nature14236.
 
@@ -120,11 +120,21 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
 
     @functools.cached_property
     def _allowed(self) -> Tensor:
-        """[..., L] bool, the allowed options; all of a choice if its mask allows none."""
+        """[..., L] bool, the allowed options.
+
+        If a network masks all options of a choice that its mask allows, these are allowed; if the mask
+        allows none, all are.
+        """
         allowed = ~masked_by_network(self.logits)
         if self.mask is not None:
-            allowed = allowed & (self.mask != 0)
-        parts = [part | ~part.any(dim=-1, keepdim=True) for part in self._by_choice(allowed)]
+            permitted = self.mask != 0
+            allowed = self._completed(allowed & permitted, permitted)
+        return self._completed(allowed, torch.ones_like(allowed))
+
+    def _completed(self, allowed: Tensor, others: Tensor) -> Tensor:
+        """[..., L] bool: the allowed options, or `others` in choices without any."""
+        pairs = zip(self._by_choice(allowed), self._by_choice(others), strict=True)
+        parts = [part | (other & ~part.any(dim=-1, keepdim=True)) for part, other in pairs]
         return torch.cat(parts, dim=-1)
 
     def _by_choice(self, tensor: Tensor) -> tuple[Tensor, ...]:

@@ -223,7 +223,7 @@ class MaskableProbabilityDistribution(ProbabilityDistribution, ABC):
         log_probs = self.log_probs_of_options()
         probability = log_probs.exp()
         if other.mask is not None:  # finite numbers stand for the logits of masked options
-            options = options.masked_fill(options < 0.5 * torch.finfo(options.dtype).min, -math.inf)
+            options = options.masked_fill(impossible(options), -math.inf)
         difference = torch.where(probability > 0, log_probs - options, 0.0)
         return (probability * difference).sum(dim=-1)
 
@@ -232,12 +232,13 @@ def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0)
     """`logits` / `temperature` [..., L], with the lowest finite number where a mask is 0.
 
     `mask` is [..., L]. A finite number avoids NaN. Numbers that a block has masked in this way stay
-    finite.
+    finite. If the mask allows nothing else, the options that the network masks are taken: they get half
+    of the lowest number, which leaves probability 0 to those that the mask forbids.
     """
     lowest = torch.finfo(logits.dtype).min
     if temperature != 1.0:
         logits = (logits / temperature).clamp(min=lowest)
-    return logits if mask is None else torch.where(mask != 0, logits, lowest)
+    return logits if mask is None else torch.where(mask != 0, logits.clamp(min=0.5 * lowest), lowest)
 
 
 def masked_by_network(logits: Tensor) -> Tensor:
@@ -246,6 +247,11 @@ def masked_by_network(logits: Tensor) -> Tensor:
     Blocks such as `ActionMaskingBlock` use the lowest finite number, other networks minus infinity.
     """
     return logits < 0.5 * torch.finfo(logits.dtype).min
+
+
+def impossible(log_probs: Tensor) -> Tensor:
+    """[..., L] True where log-probabilities [..., L] are those of impossible options: lower than any other number."""
+    return log_probs < 0.25 * torch.finfo(log_probs.dtype).min
 
 
 def drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -141,3 +141,10 @@ def load_shared_states(stack: Mapping[str, Wrapper], state: Mapping[str, Any], f
             )
         if freeze:
             wrapper.freeze()
+
+
+def make_frozen(factory: Callable[[], LogStatsWrapper], wrapper_statistics: Mapping[str, Any]) -> LogStatsWrapper:
+    """Make an environment with the given wrapper statistics, frozen."""
+    env = factory()
+    load_shared_states(wrapper_stack(env), wrapper_statistics, freeze=True)
+    return env

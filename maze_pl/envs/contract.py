@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.exact_numbers import overflow_of
 from maze_pl.core.spaces import is_text
 from maze_pl.envs.structured_env import EnvMeta
 from maze_pl.system.lost_process import LostProcessError
@@ -153,7 +154,10 @@ def check_spaces(env: Any) -> None:
 
 
 def check_observation(observation: Any, space: spaces.Space[Any], what: str, exactly: bool = False) -> None:
-    """Refuse an observation that is not numeric, or whose keys or shape do not match its space.
+    """Refuse an observation that is not numeric, that does not match the keys or shape of its space, or that overflows.
+
+    It overflows if it holds numbers that the integer type of its space cannot hold, which NumPy
+    would wrap around in silence.
 
     Args:
         observation: Observation that the environment returned.
@@ -185,13 +189,17 @@ def check_observation(observation: Any, space: spaces.Space[Any], what: str, exa
         raise EnvContractError(f"{what} is {describe(observation)}; its space expects {space.dtype}")
     if array.shape != space.shape:
         raise EnvContractError(f"{what} has shape {array.shape}; its space has {space.shape}")
+    dtype = np.dtype(space.dtype)
+    if exactly and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise EnvContractError(f"{what} has type {array.dtype}; its space has {dtype}")
+    if array.dtype != dtype and (fault := overflow_of(array, dtype)) is not None:
+        raise EnvContractError(f"{what} {fault}")
     if exactly:
-        _check_values(array, space, what)
+        _check_bounds(array, space, what)
 
 
-def _check_values(array: np.ndarray, space: spaces.Space[Any], what: str) -> None:
-    if not np.can_cast(array.dtype, np.dtype(space.dtype), "same_kind"):
-        raise EnvContractError(f"{what} has type {array.dtype}; its space has {space.dtype}")
+def _check_bounds(array: np.ndarray, space: spaces.Space[Any], what: str) -> None:
+    """Refuse values out of the bounds of a space; its dtype can hold them."""
     low, high = bounds(space)
     array = array.astype(space.dtype)  # as stored, so that rounding makes no difference
     outside = (array < low) | (array > high)

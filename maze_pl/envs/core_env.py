@@ -83,7 +83,10 @@ class CoreEnv(ABC):
         """Return the current state."""
 
     def get_simulation_state(self) -> Any:
-        """Return the state that a `MazeStatePolicy` gets: the current state, unless conversions need another one."""
+        """Return the state that a `MazeStatePolicy` gets: the current state, unless conversions need another one.
+
+        If it is another one, `AgentDeployment` needs a simulation in each state for such policies.
+        """
         return self.get_maze_state()
 
     def get_renderer(self) -> Any:

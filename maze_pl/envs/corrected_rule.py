@@ -28,13 +28,21 @@ class CorrectedRule:
         rule: The rule.
         action_spaces_dict: Action space of each sub-step, as the rule knows them.
         scales: Head -> scale of its corrections, in the shape of the action.
+
+    Attributes:
+        rule: The rule.
+        scales: The scales.
+        reads_state: Whether the rule uses the state of the simulation.
     """
 
     def __init__(
         self, rule: Policy, action_spaces_dict: Mapping[Any, spaces.Dict], scales: Mapping[str, Array]
     ) -> None:
+        from maze_pl.core.policy import MazeStatePolicy  # only here, so that environments can be used without PyTorch
+
         self.rule = rule
         self.scales = scales
+        self.reads_state = isinstance(rule, MazeStatePolicy)
         self._boxes: dict[StepKey, dict[str, Any]] = {}
         for key, space in action_spaces_dict.items():
             self._boxes[key] = {head: box for head, box in space.spaces.items() if head in scales}
@@ -43,14 +51,16 @@ class CorrectedRule:
         """Heads of a sub-step that are corrected, with their spaces."""
         return self._boxes[key]
 
-    def act(self, key: StepKey, observation: dict[str, Array], agents: Array, states: list[Any]) -> dict[str, Array]:
+    def act(
+        self, key: StepKey, observation: dict[str, Array], agents: Array, states: list[Any] | None
+    ) -> dict[str, Array]:
         """Actions of the rule, deterministically.
 
         Args:
             key: Key of the sub-step.
             observation: Name -> [B, ...].
             agents: [B] agents of the sub-step.
-            states: [B] states of the simulations.
+            states: [B] states of the simulations; None for a rule that does not use them.
 
         Returns:
             Head -> [B, ...].
@@ -58,7 +68,7 @@ class CorrectedRule:
         Raises:
             ValueError: The rule gives no action to a head, or one that is not finite.
         """
-        from maze_pl.core.policy import PolicyBatch  # only here, so that environments can be used without PyTorch
+        from maze_pl.core.policy import PolicyBatch  # as above
 
         given = self.rule.act(PolicyBatch(key, observation, agents, maze_state=states), deterministic=True).action
         for head in self._boxes[key]:

@@ -14,7 +14,7 @@ class ExternalCoreEnv(CoreEnv):
 
     It shares context and pubsub with the simulation, so that wrappers work as before. The
     simulation itself is only asked for what does not depend on its state: renderer, KPIs and
-    numbers of agents.
+    numbers of agents. If rules get another state than conversions, only a twin can tell it.
 
     Args:
         simulation: The simulation.
@@ -25,7 +25,9 @@ class ExternalCoreEnv(CoreEnv):
         reset_options: Options of the last reset; they are not used.
         reset_info: Information about the first state of the episode.
         is_flat: Whether the simulation has one actor, which acts once in each environment step.
-        twin: A simulation in the current state, for search; None if there is none.
+        twin: A simulation in the current state, for search and for rules; None if there is none.
+        rules_need_twin: Whether the simulation has a `get_simulation_state`, so that the states that
+            come from outside are not what rules get.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class ExternalCoreEnv(CoreEnv):
         self._on_reset = on_reset
         self._counts = dict(simulation.agent_counts_dict)
         self.is_flat = list(self._counts.values()) == [1]
+        self.rules_need_twin = type(simulation).get_simulation_state is not CoreEnv.get_simulation_state
         self._maze_state: Any = None
         self._actor_id = ActorID(next(iter(self._counts)), 0)
         self._is_actor_done = False
@@ -129,6 +132,20 @@ class ExternalCoreEnv(CoreEnv):
     def get_maze_state(self) -> Any:
         """Return the latest state."""
         return self._maze_state
+
+    def get_simulation_state(self) -> Any:
+        """Return the latest state or, if rules get another one, that of a simulation in this state.
+
+        Raises:
+            TypeError: There is no such simulation.
+        """
+        if not self.rules_need_twin:
+            return self._maze_state
+        if self.twin is None:
+            kind = type(self._simulation).__name__
+            fault = f"get_simulation_state of {kind} is unknown in deployment, where only states come"
+            raise TypeError(f"{fault}: give act a simulation in this state (simulation=...)")
+        return self.twin.get_simulation_state()
 
     def get_renderer(self) -> Any:
         """Return the simulation's renderer of states."""

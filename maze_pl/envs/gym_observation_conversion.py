@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.exact_numbers import overflow_of
 from maze_pl.envs.contract import check_observation
 from maze_pl.envs.core_env import ObservationConversionInterface
 from maze_pl.envs.named_parts import NamedParts
@@ -54,7 +55,12 @@ def _real(array: Array, dtype: np.dtype[Any]) -> Array:
 
     Raises:
         TypeError: The values are not real numbers, although NumPy could convert them.
+        ValueError: The other dtype is one of integers that cannot hold them.
     """
+    if array.dtype == dtype:
+        return array
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{array.dtype} is not a type of real numbers")
+    if (fault := overflow_of(array, dtype)) is not None:
+        raise ValueError(f"a part {fault}")
     return array.astype(dtype, copy=False)

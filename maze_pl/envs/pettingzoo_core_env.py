@@ -117,7 +117,7 @@ class PettingZooCoreEnv(CoreEnv):
         self._seed: int | None = None
         self._agent = ""  # whose turn it is
         self._round: list[str] = []  # agents that have acted in this round, in order
-        self._finished: set[str] = set()  # agents whose end was reported with an act
+        self._finished: set[str] = set()  # agents whose end was reported with their latest act
         self._is_done = False
         self._owed: dict[str, float] = {}  # rewards of each agent that are not credited yet
         self._actor_rewards: list[float] = []  # of the acts of the last round
@@ -152,6 +152,8 @@ class PettingZooCoreEnv(CoreEnv):
         self._is_done = has_ended or bool(env.terminations.get(agent, False))
         if self._is_done:
             self._finished.add(agent)
+        else:
+            self._finished.discard(agent)  # it may have come back after an end
         info = dict(env.infos.get(agent, {}))
         selected = env.agent_selection if env.agents else agent
         is_truncated = self._is_over() and any(env.truncations.values())

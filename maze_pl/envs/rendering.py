@@ -107,22 +107,40 @@ def save_gif(path: str | Path, frames: Iterable[Any], frames_per_second: float =
     Raises:
         ImportError: Pillow, which comes with matplotlib, is missing.
     """
+    film = gif_of(frames, frames_per_second)
+    if film is not None:
+        write_file(path, film)
+
+
+def gif_of(frames: Iterable[Any], frames_per_second: float = 20.0, comment: bytes = b"") -> bytes | None:
+    """Return the content of an animated GIF; None if there are no frames.
+
+    Args:
+        frames: As for `save_gif`.
+        frames_per_second: Frame rate, at most 50.
+        comment: Comment that the file holds.
+
+    Raises:
+        ImportError: Pillow is missing.
+    """
     require_matplotlib("a gif")
     from PIL import Image
 
     images = (Image.fromarray(frame) if isinstance(frame, np.ndarray) else frame for frame in frames)
     first = next(images, None)
-    if first is not None:
-        film = io.BytesIO()
-        first.save(
-            film,
-            "GIF",
-            save_all=True,
-            append_images=images,
-            duration=1000 / frames_per_second,
-            loop=0,
-        )
-        write_file(path, film.getvalue())
+    if first is None:
+        return None
+    film = io.BytesIO()
+    first.save(
+        film,
+        "GIF",
+        save_all=True,
+        append_images=images,
+        duration=1000 / frames_per_second,
+        loop=0,
+        comment=comment,
+    )
+    return film.getvalue()
 
 
 def draw_event_statistics(log: EpisodeEventLog, events: Event | Iterable[Event], cumulative: bool = False) -> Figure:

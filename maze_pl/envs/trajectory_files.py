@@ -1,13 +1,10 @@
 """Writer of recorded episodes to files, which `read_trajectories` reads."""
 
-import hashlib
-import pickle
-import re
-import struct
+from functools import partial
 from pathlib import Path
-from typing import Final
 
 from maze_pl.core.provenance import shared_provenance
+from maze_pl.envs.episode_files import N_DIGEST_BYTES, EpisodeFiles, decisions_digest, is_part_of
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory
 from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.records.framing import append_record, file_content
@@ -16,22 +13,16 @@ from maze_pl.records.same_episode import Choices
 from maze_pl.system.atomic_files import output_folder
 from maze_pl.system.deferred_files import deferred_files
 
-_TRAILER: Final = struct.Struct("<16sQ16s8x")
-_MARK: Final = b"maze_pl choices "
-"""Last bytes of a state record's file: mark, number of decisions, and their digest.
-
-They allow to compare episodes without loading a pickle, which ignores what follows it.
-"""
-
 
 class TrajectoryFiles(TrajectoryWriter):
     """Writes episodes to files of their kind of record; see `read_trajectories`.
 
     Space records go to `<episode id>.spaces`, state records to `<episode id>.states`. Evaluations
-    repeat seeds and thus ids: further episodes go to `<episode id>-2.spaces`, and so on. An
-    episode that a resumed run continues or plays once more replaces its file. With a name,
-    all episodes are appended, as they end, to `<name>.spaces` and `<name>.states`; what was written
-    stays readable if the process is killed or the disk is full.
+    repeat seeds and thus ids: further episodes go to `<episode id>-2.spaces`, and so on, also if
+    several processes write at the same time. An episode that a resumed run continues or plays once
+    more replaces its file. With a name, all episodes are appended, as they end, to `<name>.spaces`
+    and `<name>.states`; what was written stays readable if the process is killed or the disk is
+    full.
 
     Space records that a command writes hold its provenance, which `maze-pl show` prints.
 
@@ -46,7 +37,7 @@ class TrajectoryFiles(TrajectoryWriter):
     def __init__(self, folder: str = "trajectories", name: str | None = None) -> None:
         self.folder = output_folder(folder)
         self.name = name
-        self._numbers: dict[str, int] = {}  # of the last file of each episode id
+        self._files = EpisodeFiles(self.folder)
 
     def write(self, record: Trajectory) -> None:
         """Write the file or append to it."""
@@ -55,20 +46,10 @@ class TrajectoryFiles(TrajectoryWriter):
         else:
             body = _body_of(record)
             if isinstance(record, StateTrajectoryRecord):
-                body += bytes(-len(body) % 16) + _trailer(record, len(record.steps))
-            deferred_files().write(self._path(record), file_content(record.kind, body))
-
-    def _path(self, record: Trajectory) -> Path:
-        """Return the file of an episode: that of a part of it from an earlier run, or a new one."""
-        name = re.sub(r"[^\w.-]", "_", record.episode_id)
-        key = f"{name}.{record.kind}"
-        number = self._numbers.get(key, 0) + 1
-        path = self.folder / _file_name(name, number, record.kind)
-        while deferred_files().has(path) and not _holds_part(path, record):
-            number += 1
-            path = self.folder / _file_name(name, number, record.kind)
-        self._numbers[key] = number
-        return path
+                body += bytes(-len(body) % 16) + decisions_digest(record, len(record.steps))
+            files, holds_part = deferred_files(), partial(_holds_part, record)
+            path, further = self._files.choose(record.episode_id, record.kind, holds_part, files)
+            files.write(path, file_content(record.kind, body), further)
 
     def close(self) -> None:
         """Wait until all files have their names."""
@@ -82,11 +63,7 @@ def _body_of(record: Trajectory) -> bytes:
     return record.to_bytes()
 
 
-def _file_name(name: str, number: int, kind: str) -> str:
-    return f"{name}.{kind}" if number == 1 else f"{name}-{number}.{kind}"
-
-
-def _holds_part(path: Path, record: Trajectory) -> bool:
+def _holds_part(record: Trajectory, path: Path) -> bool:
     """True if a file holds a part of an episode, the same episode, or nothing that can be read."""
     if isinstance(record, SpacesTrajectoryRecord):
         try:
@@ -94,19 +71,4 @@ def _holds_part(path: Path, record: Trajectory) -> bool:
         except ValueError:
             return True
     deferred_files().flush()
-    trailer = path.read_bytes()[-_TRAILER.size :].rjust(_TRAILER.size, b"\0")
-    mark, n_decisions, _ = _TRAILER.unpack(trailer)
-    if mark != _MARK or n_decisions > len(record.steps):
-        return False
-    return trailer == _trailer(record, n_decisions)
-
-
-def _trailer(record: StateTrajectoryRecord, n_decisions: int) -> bytes:
-    """Return the last bytes of the file of an episode's first decisions; zeros without a digest."""
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        for step in record.steps[:n_decisions]:
-            digest.update(pickle.dumps((step.env_time, step.actor_id, step.maze_action)))
-    except Exception:  # an action of any kind may refuse it, although cloudpickle stores it
-        return bytes(_TRAILER.size)
-    return _TRAILER.pack(_MARK, n_decisions, digest.digest())
+    return is_part_of(path.read_bytes()[-N_DIGEST_BYTES:], record)  # a pickle ignores what follows it

@@ -47,12 +47,11 @@ Wrapped = TypeVar("Wrapped")
 class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     """Wraps an environment and passes everything on; subclasses override what they change.
 
-    Everything outside sees what a subclass overrides. A wrapper that splits a flat environment into
-    sub-steps overrides `actor_id`, `agent_counts_dict`, the spaces, `step` and `reset`, and calls
-    `begin_env_step` first in each act that does not reach the simulation. New spaces can also be
-    made in the constructor and set as `_observation_spaces` and `_action_spaces`. Attributes that
-    are not part of the interface are looked up in the wrapped environment, and `isinstance` sees
-    through wrappers (`EnvMeta`).
+    Everything outside sees what a subclass overrides. A wrapper that splits a flat environment into sub-steps
+    overrides `actor_id`, `agent_counts_dict`, the spaces, `step` and `reset`, and calls `begin_env_step` first in
+    each act that does not reach the simulation. New spaces can also be made in the constructor and set as
+    `_observation_spaces` and `_action_spaces`. Attributes that are not part of the interface are looked up in the
+    wrapped environment, and `isinstance` sees through wrappers (`EnvMeta`).
 
     A wrapper that keeps running statistics has two kinds of state: `state_dict` is everything that
     this copy needs to continue, `shared_state` is the part that copies around other environments can take over.
@@ -203,8 +202,6 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         """
         return {}
 
-    # ---------------------------------------------------------------------------------- gymnasium
-
     @property
     def unwrapped(self) -> gymnasium.Env[Any, Any]:
         """The innermost environment, without wrappers."""
@@ -224,6 +221,10 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
 
     def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
         """Estimate this wrapper's statistics by stepping `env`, the whole stack, if it has any."""
+
+    def write_pending(self) -> str | None:
+        """Write what this wrapper has recorded, before a checkpoint; see `EventLogWriter.write_pending`."""
+        return None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the full state of this copy as arrays and primitives; empty by default."""

@@ -23,6 +23,7 @@ from maze_pl.estimation.weighted_episodes import Array, ModelValues
 MOST_OPTIONS = 32
 """Number of options of a discrete action up to which all are weighted by their probabilities."""
 _TAU = 0.05  # share of the new weights in the target networks after each update
+_SMALL_SPREAD = 1e-4  # of returns, relative to their size: divided by it, values are too large to be learned
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,7 @@ class FittedQ:
                 weights=weights,
             )
         self._discount = torch.from_numpy(gamma ** (acts.next_time - acts.time)).float()
-        spread = float(acts.padded(acts.reward).sum(1).std()) if acts.n_episodes > 1 else 0.0
-        self._scale = spread or 1.0
+        self._scale = _scale_of_values(acts)
         self._reward = torch.from_numpy(acts.reward / self._scale).float()
         lowest, highest = value_limits(acts, gamma)
         self._limits = lowest / self._scale, highest / self._scale
@@ -145,8 +145,7 @@ class FittedQ:
 
     def _occurrences(self, counts: Array) -> Array:
         """[A] int64 number of occurrences of each act; 0 where it is unknown what followed."""
-        occurrences: Array = counts.astype(np.int64)[self._acts.episode] * ~self._acts.is_unknown
-        return occurrences
+        return np.asarray(counts.astype(np.int64)[self._acts.episode] * ~self._acts.is_unknown)
 
     def fit(self, counts: Array, fit_seed: int, progress: Callable[[], None] | None = None) -> ModelValues:
         """Train networks on a sample of the episodes, and return the values of all acts.
@@ -172,7 +171,8 @@ class FittedQ:
             with torch.no_grad():
                 expected = self._reward[chosen] + self._discount[chosen] * self._next_values(targets, chosen)
                 expected = expected.clamp(*self._limits)
-            loss = nn.functional.smooth_l1_loss(self._taken(networks, chosen), expected)
+            # A Huber loss would not lead to means: far below them where rewards are rare.
+            loss = nn.functional.mse_loss(self._taken(networks, chosen), expected)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -274,6 +274,14 @@ def drawn_acts(cumulated: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """
     occurrence = torch.randint(int(cumulated[-1]), (n,), generator=generator)
     return torch.searchsorted(cumulated, occurrence, right=True)
+
+
+def _scale_of_values(acts: RecordedActs) -> float:
+    """Return the number that values are divided by: the spread of returns, or their size if they hardly differ."""
+    rewards = acts.padded(acts.reward)
+    spread = float(rewards.sum(1).std())
+    size = float(np.abs(rewards).sum(1).mean())
+    return (spread if spread > _SMALL_SPREAD * size else size) or 1.0
 
 
 def value_limits(acts: RecordedActs, gamma: float) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from maze_pl.core.episode_batch import StatColumn, consecutive
 from maze_pl.core.histogram import number_array
+from maze_pl.events.attribute_values import widened
 from maze_pl.events.episode_statistics import as_number
 from maze_pl.events.topics import ZERO_OF_NOTHING, EventDeclaration, Reducer
 
@@ -63,7 +64,7 @@ class GroupedEvents:
         n_places = int(self.n_steps.sum())
         if reduce is len:
             return np.bincount(places, minlength=n_places), self.n_steps
-        values = self.columns[name]
+        values = widened(self.columns[name])
         if reduce is sum:
             totals = np.zeros((n_places, *values.shape[1:]), _sum_dtype(values))
             np.add.at(totals, places, values)
@@ -106,7 +107,7 @@ def reduced_episodes(reduce: Reducer, values: Array, counts: Array) -> StatColum
         fast = _FAST.get(reduce)
         if fast is not None and not (values.dtype.kind == "f" and np.isnan(values).any()):
             return StatColumn(having, fast(values, counts)[having])
-    parts = np.split(values, np.cumsum(counts)[:-1])
+    parts = np.split(widened(values), np.cumsum(counts)[:-1])
     results = [as_number(reduce(_listed(parts[place]))) for place in having.tolist()]
     if any(isinstance(result, np.ndarray) for result in results):
         arrays = [np.atleast_1d(result) for result in results]
@@ -120,10 +121,10 @@ def _listed(values: Array) -> list[Any]:
 
 
 def _sum_dtype(values: Array) -> Any:
-    """Type of the sum of values: Python's numbers for scalars."""
+    """Type of the sum of widened values: Python's numbers for scalars; flags are counted."""
     if values.ndim == 1:
         return np.float64 if values.dtype.kind == "f" else np.int64
-    return values.dtype
+    return np.int64 if values.dtype.kind == "b" else values.dtype
 
 
 def _sums(values: Array, counts: Array) -> Array:

@@ -15,6 +15,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.core.histogram import number_array
 from maze_pl.events import topics
+from maze_pl.events.attribute_values import plain, widened
 from maze_pl.events.event_names import group_label, topic_name
 from maze_pl.events.folding import DISTRIBUTION, MOST_KEPT_STEPS, Fold, Kept, running_form
 from maze_pl.events.pubsub import EventRecord
@@ -28,6 +29,8 @@ from maze_pl.events.topics import (
 )
 
 _LOGGER: Final = logging.getLogger(__name__)
+_NAMED_BY_TYPE: Final = frozenset({str, int, bool, float, type(None), np.int64, np.int32})
+"""Types whose equal values have the same label; those of equal tuples may differ."""
 _Columns = dict[str | None, list[Any]]
 
 
@@ -57,17 +60,29 @@ class _Values:
 
     def reset(self) -> None:
         self.groups: dict[tuple[str, ...], EventGroup] = {}
-        self._by_value = dict[tuple[Any, ...], EventGroup]()
+        self._by_value = dict[tuple[Any, ...], EventGroup]()  # saves making labels
+        self._is_typed = False  # once a value is not a text: 1 and True are equal, but not their labels
         self.ungrouped = None if self.declaration.grouping else self.group({})
 
     def group(self, attributes: Mapping[str, Any]) -> EventGroup:
         """Group of the events with the same values of the grouping attributes."""
         values = tuple([attributes[name] for name in self.declaration.grouping])
-        if values not in self._by_value:
-            labels = tuple(map(group_label, self.declaration.grouping, values))
-            group = EventGroup([], {name: [] for name in self._inputs}, {})
-            self._by_value[values] = self.groups.setdefault(labels, group)
-        return self._by_value[values]
+        key = (*values, *map(type, values)) if self._is_typed else values
+        return self._by_value.get(key) or self._by_label(values)
+
+    def _by_label(self, values: tuple[Any, ...]) -> EventGroup:
+        """Group of the events whose grouping attributes have the same labels."""
+        labels = tuple(map(group_label, self.declaration.grouping, values))
+        if labels not in self.groups:
+            self.groups[labels] = EventGroup([], {name: [] for name in self._inputs}, {})
+        group = self.groups[labels]
+        kinds = set(map(type, values))
+        if not self._is_typed and kinds - {str}:
+            self._is_typed = True
+            self._by_value.clear()
+        if kinds <= _NAMED_BY_TYPE:
+            self._by_value[(*values, *map(type, values)) if self._is_typed else values] = group
+        return group
 
 
 class EpisodeStatistics:
@@ -75,7 +90,7 @@ class EpisodeStatistics:
 
     Receiving an event only appends its raw values and the number of the step. Both reductions are
     done at the end of the episode, and after every 10,001 steps, so that the running episode has a
-    bounded size. Arrays are copied, so later changes in place do no harm.
+    bounded size. Values of events are copies already; see `EventRecord`.
     """
 
     def __init__(self) -> None:
@@ -114,7 +129,7 @@ class EpisodeStatistics:
         for name, column in columns.items():
             value = attributes if name is None else attributes[name]
             kind = type(value)
-            column.append(value if kind is float or kind is int else detached(value))
+            column.append(value if kind is float or kind is int else plain(value))
 
     def end_step(self) -> None:
         """Complete an environment step (not a sub-step)."""
@@ -233,7 +248,8 @@ def episode_values(
         if not values and reduce not in ZERO_OF_NOTHING:
             continue
         with declaration.reducing("episode", statistic):
-            result[statistic.output_name] = number_array(values) if reduce is None else as_number(reduce(values))
+            value = number_array(values) if reduce is None else as_number(reduce(widened(values)))
+            result[statistic.output_name] = value
     return result
 
 
@@ -327,6 +343,7 @@ def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n
         return column
     if reduce is len:
         return np.bincount(np.array(steps, np.intp), minlength=n_steps).tolist()  # type: ignore[no-any-return]
+    column = widened(column)
     if reduce is sum:
         totals: list[Any] = [0] * n_steps
         for step, value in zip(steps, column, strict=True):
@@ -344,12 +361,3 @@ def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n
 def as_number(value: Any) -> float | np.ndarray:
     """Convert the result of a reduction to a float; arrays stay arrays."""
     return number_array(value) if isinstance(value, np.ndarray) and value.ndim else float(value)
-
-
-def detached(value: Any) -> Any:
-    """Copy arrays, and convert NumPy scalars to Python numbers (float32 sums lose digits)."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.copy() if value.ndim else value.item()
-    return value

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import numpy as np
 
+from maze_pl.events.attribute_values import is_tensor
 from maze_pl.events.pubsub import EventRecord, Subscriber
 from maze_pl.events.topics import declarations
 from maze_pl.system.atomic_files import output_folder
@@ -47,7 +48,7 @@ class EventLogWriter(Subscriber):
 
         Args:
             episode_id: UUID of the episode.
-            record: The event; its attributes belong to the environment, which may change them later.
+            record: The event; `EventRecord` tells which of its attributes the environment may change later.
         """
 
     def end_episode(self) -> None:
@@ -55,6 +56,17 @@ class EventLogWriter(Subscriber):
 
         If KPIs are computed, their events follow, and this is called once more after them.
         """
+
+    def write_pending(self) -> str | None:
+        """Write pending events before a checkpoint is written, from which a run may be resumed.
+
+        Does nothing by default.
+
+        Returns:
+            Folder of `EventLogFiles` in which a resumed run removes the rows after its checkpoint, see
+            `cut_event_logs`; None if there is no such folder.
+        """
+        return None
 
     def close(self) -> None:
         """Write pending events; more events may follow. Does nothing by default."""
@@ -78,7 +90,8 @@ class EventLogFiles(EventLogWriter):
     of the event), and the event's attributes. Values that are neither numbers nor text are written
     as Python prints them, such as `(4, 3)`. Any number of environments and processes may write to
     one folder, concurrently or in turn. Files can be read at any time, even after a writer was
-    killed: only the rows that it had not yet written are lost.
+    killed: only the rows that it had not yet written are lost. All rows are written before a
+    checkpoint, and a resumed run removes those after it if the folder is in the run directory.
 
     - `csv`: `<Topic>.<event>.csv`, for `pandas.read_csv`. Written at the end of each episode at the latest.
     - `parquet`: a folder `<Topic>.<event>.parquet` of parts, for `pandas.read_parquet`. Attributes that are declared as
@@ -127,17 +140,19 @@ class EventLogFiles(EventLogWriter):
     def end_episode(self) -> None:
         """Write pending rows as CSV; Parquet waits for more, as each write adds a file."""
         if self.is_csv:
-            self._save_pending()
+            self.write_pending()
+
+    def write_pending(self) -> str | None:
+        """Write pending rows, and return the folder."""
+        for topic, event in list(self._rows):
+            self._save(topic, event)
+        return str(self.folder)
 
     def close(self) -> None:
         """Write pending rows, and wait until all files of this process have their names."""
-        self._save_pending()
+        self.write_pending()
         if not self.is_csv:
             deferred_files().flush()
-
-    def _save_pending(self) -> None:
-        for topic, event in list(self._rows):
-            self._save(topic, event)
 
     def _save(self, topic: type, event: str) -> None:
         attributes = declarations(topic)[event].signature.parameters.values()
@@ -167,7 +182,7 @@ class EventLogFiles(EventLogWriter):
 
 def _cell(value: Any) -> bool | int | float | str | None:
     """Immutable number or text that stands for a value in a row."""
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, np.generic | np.ndarray) or is_tensor(value):
         value = value.tolist()
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 

@@ -5,13 +5,23 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
+from maze_pl.events.attribute_values import array_of, is_tensor
 from maze_pl.events.topics import (
     BUILT_IN_TOPICS,
 )
 
 
 def group_label(attribute: str, value: Any) -> str:
-    """Text of a grouping attribute's value in a name: step key 0 is `substep_0`."""
+    """Text of a grouping attribute's value in a name: step key 0 is `substep_0`.
+
+    Tensors read as arrays, and -0.0 as 0.0.
+    """
+    if is_tensor(value):
+        value = array_of(value)[()]
+    if isinstance(value, float | np.floating):
+        value = value + 0.0
     return f"substep_{value}" if attribute == "step_key" else str(value)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from maze_pl.core.histogram import Histogram, number_array
+from maze_pl.events.attribute_values import widened
 
 MOST_KEPT_STEPS: Final = 10_000
 """Number of environment steps whose values an episode keeps; of more steps, statistics are folded."""
@@ -75,7 +76,7 @@ class _Sum(Fold):
     """Sum from the first value to the last one, as `sum` adds them."""
 
     def add(self, state: Any, values: Sequence[Any]) -> Any:
-        return sum(values, 0 if state is None else state)
+        return sum(widened(values), 0 if state is None else state)
 
     def add_zeros(self, state: Any, n: int) -> Any:
         return 0 if state is None else state
@@ -206,7 +207,7 @@ class _OfUser(Fold):
         self._reducer = reducer
 
     def add(self, state: Any, values: Sequence[Any]) -> Any:
-        return self._reducer.add(state, values)
+        return self._reducer.add(state, widened(values))
 
     def result(self, state: Any) -> Any:
         return self._reducer.result(state)
@@ -226,7 +227,7 @@ class Kept(Fold):
 
     def result(self, state: list[Any]) -> Any:
         """Reduction of all values."""
-        return self._reduce(state)
+        return self._reduce(state if self._reduce is number_array else widened(state))
 
 
 _EXACT_SUM: Final = _ExactSum()

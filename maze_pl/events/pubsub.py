@@ -7,12 +7,27 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from maze_pl.events.attribute_values import UNCHANGING, with_copies
 from maze_pl.events.topics import BUILT_IN_TOPICS, EventDeclaration, declarations
 
 Topic = TypeVar("Topic")
 Event = Callable[..., Any]
+
+_CHECK: Final = (
+    "(_maze_pl_type({0}) in _maze_pl_unchanging"
+    " or _maze_pl_type({0}) is _maze_pl_tuple and _maze_pl_are_unchanging(_maze_pl_map(_maze_pl_type, {0})))"
+)
+"""Expression that is true if an argument cannot be changed in place; its names collide with no attribute."""
+_NAMES: Final = {
+    "_maze_pl_type": type,
+    "_maze_pl_tuple": tuple,
+    "_maze_pl_map": map,
+    "_maze_pl_unchanging": UNCHANGING,
+    "_maze_pl_are_unchanging": UNCHANGING.issuperset,
+    "_maze_pl_copies": with_copies,
+}
 
 
 class EnvironmentContext:
@@ -71,7 +86,8 @@ class EventRecord(NamedTuple):
     Attributes:
         topic: The topic class.
         event: The topic's function, for example `CuttingEvents.valid_cut`.
-        attributes: Arguments that the event was fired with, by name.
+        attributes: Arguments that the event was fired with, by name. Arrays, tensors, lists, dicts and
+            sets are copies; other objects are those of the environment, which may change them later.
         env_time: Environment steps completed in the episode before the step of the event, by the
             clock of the context.
     """
@@ -343,9 +359,16 @@ class Pubsub:
 
 
 def _binding(declaration: EventDeclaration) -> Callable[..., dict[str, Any]]:
-    """Compile a function that returns its arguments by name, so that Python checks them."""
+    """Compile a function that returns its arguments by name, so that Python checks them.
+
+    Arguments that could be changed in place are copied.
+    """
     bare = [p.replace(annotation=p.empty, default=p.empty) for p in declaration.signature.parameters.values()]
-    bind: Any = eval(f"lambda {str(inspect.Signature(bare))[1:-1]}: locals()")
+    body = f"{{{', '.join(f'{one.name!r}: {one.name}' for one in bare)}}}"
+    if bare:
+        checks = [_CHECK.format(one.name) for one in bare]
+        body = f"{body} if {' and '.join(checks)} else _maze_pl_copies({body})"
+    bind: Any = eval(f"lambda {str(inspect.Signature(bare))[1:-1]}: {body}", dict(_NAMES))
     bind.__defaults__, bind.__kwdefaults__ = declaration.event.__defaults__, declaration.event.__kwdefaults__
     bind.__qualname__ = f"{declaration.topic.__name__}.{declaration.name}"  # for its messages
     return bind  # type: ignore[no-any-return]

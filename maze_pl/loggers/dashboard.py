@@ -1,5 +1,6 @@
 """Dashboards: loggers of configurations, distributions and images besides numbers."""
 
+import math
 import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,8 @@ from maze_pl.events import Histogram
 
 X_AXIS = "env_steps"
 N_BINS = 64
+_LARGEST_WHOLE = 2.0**50
+"""Bound below which the edges of bins around whole numbers are exact."""
 Bins = tuple[np.ndarray, np.ndarray]
 """Counts [n] of the bins of a distribution, and their edges [n + 1]."""
 
@@ -122,13 +125,25 @@ def dashboards(trainer: pl.Trainer) -> list[Dashboard]:
 
 
 def bins(histogram: Histogram) -> Bins | None:
-    """Return counts and edges: one bin per integer if few, else 64; None if no value is finite."""
+    """Return counts and edges: one bin per integer if few, else 64; None if no value is finite.
+
+    Numbers that hardly differ, so that 64 bins between them would have no width, share one bin.
+    """
     finite = np.isfinite(histogram.values)
     values, counts = histogram.values[finite].astype(np.float64), histogram.counts[finite]
     if not len(values):
         return None
-    are_few_whole = values[-1] - values[0] < N_BINS and np.array_equal(values, np.round(values))
-    edges = np.arange(values[0] - 0.5, values[-1] + 1.0) if are_few_whole else N_BINS
+    low, high = float(values[0]), float(values[-1])
+    largest = max(abs(low), abs(high))
+    smallest_width = 2.0 * math.ulp(largest)
+    if largest < _LARGEST_WHOLE and high - low < N_BINS and np.array_equal(values, np.round(values)):
+        edges = np.arange(low - 0.5, high + 1.0)
+    elif high / N_BINS - low / N_BINS < smallest_width:
+        margin = max(0.5, smallest_width)
+        edges = np.clip([low - margin, high + margin], -sys.float_info.max, sys.float_info.max)
+    else:
+        share = np.linspace(0.0, 1.0, N_BINS + 1)
+        edges = low * (1.0 - share) + high * share  # no intermediate result overflows
     return np.histogram(values, edges, weights=counts)
 
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
-from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
+from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 
 from maze_pl.core.metrics_table import STEP_COLUMN, WALL_CLOCK_COLUMN, metrics_rows
-from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
-from maze_pl.system.atomic_files import require_replaceable, shown_path, write_file
+from maze_pl.loggers.log_folder import is_in_run_directory, log_folder, set_aside
+from maze_pl.system.atomic_files import require_replaceable, write_file
 
 
 @runtime_checkable
@@ -148,7 +148,7 @@ class MetricsFile(Logger):
         try:
             names, rows = metrics_rows(self._path.read_bytes())
         except ValueError as error:
-            self._rename_file(f"{error};")
+            set_aside(self._path, f"{error};")
             return []
         return [dict(zip(names, cells, strict=True)) for cells in rows]
 
@@ -164,7 +164,7 @@ class MetricsFile(Logger):
             limit = step - 1
         is_new_run = self._kept_until == 0 and any(_step_of(row) > 0 for row in rows)
         if is_new_run and not is_in_run_directory(self._path):
-            self._rename_file("is of another run:")
+            set_aside(self._path, "is of another run:")
             return []
         if limit is not None:
             rows = [row for row in rows if _step_of(row) <= limit]
@@ -173,18 +173,6 @@ class MetricsFile(Logger):
             if _step_of(rows[-1]) == step:
                 self._row = {**rows[-1], "step": step}
         return rows
-
-    def _rename_file(self, reason: str) -> None:
-        """Keep the file under the first name with a number that is free.
-
-        Args:
-            reason: The fault, between its path and "it is now" in the message.
-        """
-        number = 1
-        while (kept := self._path.with_suffix(f".{number}{self._path.suffix}")).exists():
-            number += 1
-        self._path.rename(kept)
-        rank_zero_info(f"{shown_path(self._path)} {reason} it is now {shown_path(kept)}")
 
 
 def _step_of(row: dict[str, Any]) -> float:

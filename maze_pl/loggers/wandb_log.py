@@ -14,7 +14,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from lightning_utilities.core.rank_zero import rank_zero_only
 
 from maze_pl.loggers.dashboard import X_AXIS, Bins, Dashboard, hyperparameters
-from maze_pl.loggers.log_folder import is_in_run_directory, log_folder
+from maze_pl.loggers.log_folder import is_in_run_directory, log_folder, set_aside
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, shown_path, write_file
 
 _RECORD = Path("wandb", "maze_pl.json")
@@ -24,10 +24,11 @@ class WandbLog(Dashboard):
     """Logs a run to Weights & Biases: online if logged in, else to files for `wandb sync`.
 
     A resumed run continues as the same W&B run, whose id is in `wandb/maze_pl.json` in the run
-    directory, or in `save_dir` without a run. Its history is append-only: points that a killed
-    run logged after its last checkpoint stay, and are not logged again. W&B's environment
-    variables, such as WANDB_PROJECT, set the destination; by default it is the project `maze_pl`
-    and the name of the run directory.
+    directory, or in `save_dir` without a run. If that file is damaged, it gets a number, as in
+    `maze_pl.1.json`, and the run continues as another W&B run. Its history is append-only: points
+    that a killed run logged after its last checkpoint stay, and are not logged again. W&B's
+    environment variables, such as WANDB_PROJECT, set the destination; by default it is the project
+    `maze_pl` and the name of the run directory.
 
     Args:
         save_dir: Folder whose folder `wandb/` gets the files; None means the run directory.
@@ -53,11 +54,8 @@ class WandbLog(Dashboard):
             return self._run
         import wandb  # costs half a second, in runs that log to it only
 
-        record: dict[str, Any] = {}
-        if self._continued is not None and self._continued.is_file():
-            record = json.loads(self._continued.read_text(encoding="utf-8"))
-        identity = record.get("id") or uuid.uuid4().hex[:8]
-        self._logged = record.get("logged", {})
+        record = None if self._continued is None else _read_record(self._continued)
+        identity, self._logged = (uuid.uuid4().hex[:8], {}) if record is None else record
         (self._folder / "wandb").mkdir(parents=True, exist_ok=True)  # else its files would go elsewhere
         folder = self._folder.resolve()
         mode: Any = os.environ.get("WANDB_MODE") or (None if is_logged_in() else "offline")
@@ -68,7 +66,7 @@ class WandbLog(Dashboard):
             id=identity,
             dir=str(folder),
             mode=mode,
-            resume="allow" if record else None,
+            resume=None if record is None else "allow",
             reinit="default" if wandb.run is None else "create_new",  # "default" would join that run
             settings=_settings(wandb),
         )
@@ -158,6 +156,30 @@ class WandbLog(Dashboard):
         if self._run is not None:
             self._run.finish(exit_code=int(status == "failed"))
             self._run = None
+
+
+def _read_record(path: Path) -> tuple[str, dict[str, int]] | None:
+    """Return the id of the W&B run and the last env steps of each name, as `WandbLog` has recorded them.
+
+    Args:
+        path: The record. A damaged one is renamed, with a message.
+
+    Returns:
+        None if there is no record.
+    """
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        identity, logged = content["id"], content.get("logged", {})
+        steps_are_numbers = all(isinstance(step, int | float) for step in logged.values())
+        is_whole = isinstance(identity, str) and identity != "" and steps_are_numbers
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        set_aside(path, "is damaged, so this is logged as a new run of Weights & Biases;")
+        return None
+    return identity, logged
 
 
 def _settings(wandb: Any) -> Any:

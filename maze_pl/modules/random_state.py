@@ -69,10 +69,3 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
     random.setstate((version, tuple(internal), gauss_next))
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)
-
-
-def seed_global_generators(seed: int) -> None:
-    """Seed the global generators of torch on all devices, of NumPy and of Python."""
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)

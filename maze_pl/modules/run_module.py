@@ -25,16 +25,12 @@ from maze_pl.modules.coefficients import Coefficients
 from maze_pl.modules.described_statistics import descriptions_of
 from maze_pl.modules.hooks import AlgorithmHooks
 from maze_pl.modules.optimization.traced_loss import RecordedValue
-from maze_pl.modules.random_state import (
-    Generator,
-    global_random_state,
-    restore_random_state,
-    seed_global_generators,
-)
+from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
 from maze_pl.schedules import Coefficient
 from maze_pl.schedules.coefficient import Check
+from maze_pl.system.global_generators import seed_global_generators
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 
 _COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`

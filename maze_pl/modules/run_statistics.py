@@ -14,6 +14,7 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
 from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes, fetched_summaries, joined_summaries
+from maze_pl.core.exact_sums import exact_mean, exact_sum
 from maze_pl.events import EpochStatistics, Histogram
 from maze_pl.system.ranks import gather_objects
 
@@ -69,7 +70,7 @@ def episode_means(summaries: Sequence[EpisodeSummary]) -> dict[str, float]:
             found.setdefault("return", []).append(summary.reward)
             for name, value in summary.kpis.items():
                 found.setdefault(f"kpi/{name}", []).append(value)
-    return {name: math.fsum(values) / len(values) for name, values in found.items() if values}
+    return {name: exact_mean(values) for name, values in found.items() if values}
 
 
 class RunStatistics:
@@ -143,11 +144,14 @@ class RunStatistics:
         return tables
 
     def _sums(self, source: str) -> dict[str, tuple[float, float]]:
-        """Remove the recorded numbers of a source; return the sums of values and counts by name."""
+        """Remove the recorded numbers of a source; return the sums of values and counts by name.
+
+        A sum of infinities of both signs is NaN.
+        """
         sums = {}
         for name, entries in self._recorded.pop(source, {}).items():
             values, counts = _numbers(entries)
-            sums[name] = math.fsum(values), math.fsum(counts)
+            sums[name] = exact_sum(values), math.fsum(counts)
         return sums
 
     def discard_evaluation(self) -> None:
@@ -217,7 +221,7 @@ def _means(of_ranks: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, f
     for name in values:
         total = math.fsum(counts[name])
         if total > 0:
-            means[name] = math.fsum(values[name]) / total
+            means[name] = exact_sum(values[name]) / total
     return means
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.core.exact_numbers import overflow_of
 from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.records.framing import read_records, write_record
@@ -40,6 +41,26 @@ _KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
 _TERMINATED: Final = 64
 _TRUNCATED: Final = 128
 _GOES_ON: Final = 256
+
+
+def as_stored(values: Any, space: spaces.Space[Any], what: str) -> Array:
+    """Copy numbers to an array of the dtype of their space.
+
+    Args:
+        values: Numbers of any shape.
+        space: The space.
+        what: Description of the numbers, for the message.
+
+    Raises:
+        ValueError: The dtype is one of integers that cannot hold one of the numbers.
+    """
+    dtype = np.dtype(space.dtype)
+    array = np.array(values)
+    if array.dtype == dtype:
+        return array
+    if (fault := overflow_of(array, dtype)) is not None:
+        raise ValueError(f"{what} {fault}")
+    return array.astype(dtype)
 
 
 @dataclass
@@ -96,6 +117,9 @@ class SpacesTrajectoryRecord:
             acts: [L] the acts.
             rest: The attributes from `terminated` on.
             others: Attributes from `terminated` on, by name.
+
+        Raises:
+            ValueError: The integer type of a space cannot hold a number of an observation or action.
         """
 
         step_keys, agent_ids, env_times, rewards, actor_done, observations, actions = zip(*acts, strict=True)
@@ -104,7 +128,7 @@ class SpacesTrajectoryRecord:
             of_key = [tree for k, tree in zip(step_keys, trees, strict=True) if k == key]
             arrays = {}
             for name, part in space.spaces.items():
-                array = np.array([tree[name] for tree in of_key], part.dtype)
+                array = as_stored([tree[name] for tree in of_key], part, f"{name!r} of sub-step {key!r}")
                 arrays[name] = array.reshape(len(of_key), *(part.shape or ()))
             return arrays
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from maze_pl.config.search_path import ConfigurationError, suggestion
+from maze_pl.core.exact_sums import exact_mean
 from maze_pl.core.metrics_table import STEP_COLUMN, WALL_CLOCK_COLUMN
 from maze_pl.reports.run_groups import RunGroup
 from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
@@ -20,6 +21,7 @@ Line = np.ndarray[Any, np.dtype[np.float64]]
 
 _RETURN: Final = "_BaseEnvEvents/reward/mean"
 _SHORT: Final = {"return": "BaseEnvEvents/reward/mean", "kpi/": "BaseEnvEvents/kpi/mean/"}
+_LARGEST: Final = 1e300  # beyond it, the scales of matplotlib overflow
 _MOST_POINTS: Final = 200
 _N_RESAMPLES: Final = 2_000
 
@@ -160,7 +162,8 @@ def chart(groups: Sequence[RunGroup], metrics: Metrics, statistic: str, x_axis: 
         smooth: Number of values that a value is averaged over, itself in the middle.
 
     Raises:
-        ConfigurationError: A run has logged no times for a chart over wall clock.
+        ConfigurationError: A run has logged no times for a chart over wall clock, or a number beyond
+            1e300.
     """
     bands = []
     for group in groups:
@@ -182,6 +185,10 @@ def _curve(run: Path, columns: dict[str, Column], statistic: str, x_axis: XAxis,
         raise ConfigurationError(f"{run} has logged no times: plot it over env_steps")
     y = columns.get(statistic, np.full_like(x, np.nan))
     is_known = np.isfinite(x) & np.isfinite(y)
+    largest = float(np.abs(y[is_known]).max(initial=0.0))
+    if largest > _LARGEST:
+        fault = f"{run} has logged a number of size {largest:.3g} as {statistic!r}"
+        raise ConfigurationError(f"{fault}, which is too large to be drawn: at most {_LARGEST:g}")
     order = np.argsort(x[is_known], kind="stable")
     return Curve(run, x[is_known][order], smoothed(y[is_known][order], smooth))
 
@@ -190,11 +197,12 @@ def smoothed(values: Line, n: int) -> Line:
     """Average each value with its neighbours: (n - 1) // 2 before it and n // 2 after it, as far as there are any."""
     if n <= 1 or not len(values):
         return values
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    places = np.arange(len(values))
-    first = np.maximum(places - (n - 1) // 2, 0)
-    last = np.minimum(places + n // 2 + 1, len(values))
-    return np.asarray((sums[last] - sums[first]) / (last - first))
+    numbers = values.tolist()
+    means = []
+    for place in range(len(numbers)):
+        # Not a difference of cumulative sums, which would lose what follows a very large value.
+        means.append(exact_mean(numbers[max(0, place - (n - 1) // 2) : place + n // 2 + 1]))
+    return np.array(means)
 
 
 def band(name: str, curves: Sequence[Curve]) -> Band:

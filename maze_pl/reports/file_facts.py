@@ -9,8 +9,14 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import NETWORKS, written_entry
 from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.reports.archive_values import TensorShape, archive_values
-from maze_pl.reports.plain_text import bounded
-from maze_pl.runs.provenance import PROVENANCE_FILE, is_provenance, recorded_provenance
+from maze_pl.reports.plain_text import bounded, is_printable_count
+from maze_pl.runs.provenance import (
+    PROVENANCE_FILE,
+    fault_of_file,
+    fault_of_provenance,
+    is_provenance,
+    recorded_provenance,
+)
 from maze_pl.runs.step_units import step_unit
 
 Facts = dict[str, Any]
@@ -90,12 +96,14 @@ def provenance_facts(provenance: Any) -> Facts:
     """Return provenance as facts: command, commit, seed, versions and machine.
 
     Args:
-        provenance: Provenance as read from a file; another value gives no facts.
+        provenance: Provenance as read from a file. None gives no facts, and another value its fault.
     """
-    if not is_provenance(provenance):
+    if provenance is None:
         return {}
-    versions = [f"{name} {version}" for name, version in provenance["versions"].items()]
-    machine = [f"{name} {value}" for name, value in provenance.get("machine", {}).items()]
+    if not is_provenance(provenance):
+        return {"provenance": f"damaged: {fault_of_provenance(provenance)}"}
+    versions = [f"{name} {version}" for name, version in bounded(provenance["versions"]).items()]
+    machine = [f"{name} {value}" for name, value in bounded(provenance.get("machine", {})).items()]
     return {
         "command": provenance["command"],
         "started": provenance.get("started"),
@@ -111,10 +119,16 @@ def git_text(git: Mapping[str, Any] | None) -> str:
     """Describe the state of a repository in a line."""
     if git is None:
         return "no repository"
-    trees = {True: "with changes that were not committed", False: "without other changes"}
-    tree = trees.get(git.get("is_dirty"), "changes unknown")  # type: ignore[arg-type]
-    branch = f" (branch {git['branch']})" if git.get("branch") else ""
-    return f"commit {git.get('commit') or 'none yet'}{branch}, {tree}"
+    known = bounded(git)  # a damaged file may hold anything
+    is_dirty = known.get("is_dirty")
+    if isinstance(is_dirty, bool):
+        tree = "with changes that were not committed" if is_dirty else "without other changes"
+    else:
+        tree = "changes unknown"
+    if is_dirty is not None and not isinstance(is_dirty, bool):
+        tree = f"{tree} (damaged: is_dirty is of type {type(git['is_dirty']).__name__})"
+    branch = f" (branch {known['branch']})" if known.get("branch") else ""
+    return f"commit {known.get('commit') or 'none yet'}{branch}, {tree}"
 
 
 # ------------------------------------------------------------------------------------------------ checkpoints
@@ -168,25 +182,36 @@ def _buffer(values: Mapping[str, Any]) -> Facts:
     described = values.get("described")
     described = dict(described) if isinstance(described, dict) else {}
     spec = described.pop("spec", None)
-    storages: Facts = {}
-    for key, kept in _items(values["storages"]):
-        storages[f"sub-step {key}"] = [_storage(one) for one in kept] if isinstance(kept, list) else None
     return {
         "kind": "replay buffer",
-        "transitions": storages,
+        "transitions": _storages(values["storages"]),
         "properties": bounded(described),
         **provenance_facts(values.get(PROVENANCE_KEY)),
         "spaces": spec_facts(spec),
     }
 
 
+def _storages(kept: Any) -> Facts | str:
+    """Describe the sizes of the storages of a buffer, for each sub-step."""
+    if not isinstance(kept, dict):
+        return f"damaged: storages is of type {type(kept).__name__} instead of dict"
+    storages: Facts = {}
+    for key, states in kept.items():
+        is_list = isinstance(states, list)
+        fault = f"damaged: of type {type(states).__name__} instead of list"
+        storages[f"sub-step {bounded(key)}"] = [_storage(state) for state in states] if is_list else fault
+    return storages
+
+
 def _storage(state: Any) -> str:
     """Describe the size of one storage of a buffer."""
-    if not isinstance(state, dict) or not isinstance(state.get("written"), int):
-        return "unknown"
-    written, capacity = state["written"], state.get("capacity")
-    n_kept = min(written, capacity) if isinstance(capacity, int) else written
-    return f"{n_kept:,} of at most {capacity:,}, {written:,} written so far"
+    if not isinstance(state, dict):
+        return f"damaged: of type {type(state).__name__} instead of dict"
+    for name in ("written", "capacity"):
+        if not is_printable_count(state.get(name)):
+            return f"damaged: {name} is {f'{bounded(state.get(name))!r:.80}' if name in state else 'missing'}"
+    written, capacity = state["written"], state["capacity"]
+    return f"{min(written, capacity):,} of at most {capacity:,}, {written:,} written so far"
 
 
 def _bundle(path: Path) -> Facts:
@@ -250,11 +275,20 @@ def _records(path: Path) -> Facts:
 
 
 def provenance_nearby(path: Path) -> Facts:
-    """Return the last provenance in the innermost folder around a file that has any."""
+    """Return the last provenance in the innermost folder around a file that has any, and faults of its file."""
     for folder in path.resolve().parents[:4]:
-        if commands := recorded_provenance(folder):
-            return {"provenance of": str(folder), **provenance_facts(commands[-1])}
+        commands = recorded_provenance(folder)
+        faults = faulty_provenance(folder)
+        if commands or faults:
+            last = provenance_facts(commands[-1]) if commands else {}
+            return {"provenance of": str(folder), **last, **faults}
     return {}
+
+
+def faulty_provenance(folder: Path) -> Facts:
+    """Return what is damaged in the file with the provenance of a folder; nothing if it is whole or missing."""
+    fault = fault_of_file(folder)
+    return {} if fault is None else {"provenance": f"{folder / PROVENANCE_FILE}: {fault}"}
 
 
 def spec_facts(spec: Any) -> Facts:
@@ -291,8 +325,9 @@ def _spaces(description: Any) -> Facts:
 
 def space_text(space: Mapping[str, Any]) -> str:
     """Describe a space in a line, such as `box [4] float32`."""
-    sizes = space.get("shape", space.get("nvec", space.get("n")))
-    text = f"{space.get('type')} {bounded(sizes)} {space.get('dtype', '')}".rstrip()
+    known = bounded(space)
+    sizes = known.get("shape", known.get("nvec", known.get("n")))
+    text = f"{known.get('type')} {sizes} {known.get('dtype', '')}".rstrip()
     return text[:200]
 
 

@@ -118,8 +118,8 @@ def _columns(run: Path) -> dict[str, Any]:
 
 
 def _last(columns: Mapping[str, Any], name: str) -> int | None:
-    """Return the index of the last row with a value."""
-    places = [index for index, value in enumerate(columns[name]) if math.isfinite(value)]
+    """Return the index of the last row with a value; None if there is none."""
+    places = [index for index, value in enumerate(columns.get(name, ())) if math.isfinite(value)]
     return places[-1] if places else None
 
 
@@ -134,9 +134,11 @@ def kpi_section(runs: Sequence[Path]) -> Markup:
         columns = _columns(run)
         for name in columns:
             source, found, kpi = name.partition(_KPI)
-            last = _last(columns, name) if found else None
-            if last is not None:
-                rows.append([run.name, source, kpi, number(columns["step"][last]), number(columns[name][last])])
+            last = _last(columns, f"{source}{_RETURN}") if found else None
+            if last is not None and _last(columns, name) is not None:
+                mean = float(columns[name][last])
+                shown = "no episode has it" if math.isnan(mean) else number(mean)
+                rows.append([run.name, source, kpi, number(columns["step"][last]), shown])
     if rows:
         head = ["run", "source", "KPI", step_units_of(runs), "last mean"]
         return section("KPIs", table(head, rows, 3))

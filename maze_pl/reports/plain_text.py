@@ -7,6 +7,7 @@ from typing import Any, Final
 _DEEPEST: Final = 20
 _MOST_VALUES: Final = 20_000
 _MOST_LETTERS: Final = 20_000
+_MOST_BITS: Final = 1_000
 
 
 def printable(text: str) -> str:
@@ -14,6 +15,11 @@ def printable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text[:_MOST_LETTERS]
     )
+
+
+def is_printable_count(value: Any) -> bool:
+    """True for a whole number that Python converts to text, as it does not for those of thousands of digits."""
+    return isinstance(value, int) and value.bit_length() <= _MOST_BITS
 
 
 def bounded(value: Any) -> Any:
@@ -28,6 +34,8 @@ def bounded(value: Any) -> Any:
 
 def _bounded(value: Any, depth: int, left: list[int]) -> Any:
     left[0] -= 1
+    if isinstance(value, int) and not is_printable_count(value):
+        return f"a number of {value.bit_length():,} bits"
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
@@ -82,6 +90,7 @@ def as_lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 def _text(value: Any) -> str:
     """Return a number or a text as it is printed."""
+    value = bounded(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -12,7 +12,7 @@ from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.config.trust import LIBRARIES, class_paths
 from maze_pl.core.provenance import Provenance
 from maze_pl.reports.archive_values import archive_values
-from maze_pl.reports.file_facts import Facts, file_facts, provenance_facts
+from maze_pl.reports.file_facts import Facts, faulty_provenance, file_facts, provenance_facts
 from maze_pl.runs.metrics import METRICS_FILE, read_columns
 from maze_pl.runs.provenance import is_provenance, recorded_provenance
 from maze_pl.runs.seed_results import has_ended, read_values
@@ -170,7 +170,7 @@ def _described(folder: Path) -> Facts:
     last = provenance_facts(provenance[-1]) if provenance else {"command": commands[-1] if commands else None}
     if len(commands) > 1:
         last = {"commands": commands, **{name: value for name, value in last.items() if name != "command"}}
-    return last
+    return {**last, **faulty_provenance(folder)}
 
 
 def _results(run_dir: Path) -> Facts:

@@ -31,6 +31,7 @@ from maze_pl.reports.page_results import comparison_section, final_section, kpi_
 from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
 from maze_pl.reports.run_groups import RunGroup, grouped_runs
 from maze_pl.runs.metrics import METRICS_FILE
+from maze_pl.runs.provenance import PROVENANCE_FILE, fault_of_file
 from maze_pl.runs.seed_results import read_values
 from maze_pl.runs.step_units import step_unit_of
 
@@ -91,8 +92,9 @@ def _header(title: str, reported: ReportedRuns) -> Markup:
     provenance = run_provenance(reported.runs[0])
     git = provenance[-1]["git"] if provenance else None
     if git is not None and git.get("commit"):
-        marks = {True: ", changed", False: ", clean"}
-        tiles["git commit"] = f"{str(git['commit'])[:10]}{marks.get(git.get('is_dirty'), '')}"  # type: ignore[arg-type]
+        is_dirty: object = git.get("is_dirty")  # as read from a file
+        mark = (", changed" if is_dirty else ", clean") if isinstance(is_dirty, bool) else ""
+        tiles["git commit"] = f"{str(git['commit'])[:10]}{mark}"
     boxes = [element("div", joined([element("b", value), element("span", name)])) for name, value in tiles.items()]
     head = element("header", joined([element("h1", title), element("p", str(reported.path))]))
     return joined([head, element("div", joined(boxes), class_="tiles")])
@@ -120,6 +122,8 @@ def _origin(reported: ReportedRuns) -> Markup:
     else:
         reason = "Versions, machine and git commit are unknown: the version that wrote this run did not record them."
         notes.append(missing(reason))
+    if (fault := fault_of_file(run)) is not None:
+        notes.append(missing(f"Of {PROVENANCE_FILE}, parts are left out: {fault}."))
     if len(reported.runs) > 1:
         notes.insert(0, element("p", f"of {run.name}, which stands for all runs", class_="muted"))
     try:
@@ -188,7 +192,11 @@ def _charts(groups: Sequence[RunGroup], metrics: Metrics) -> list[Content]:
     names += [name for name in known if _KPI in name and not name.startswith("train_")]
     charts: list[Content] = []
     for name in list(dict.fromkeys(names))[:_MOST_CHARTS]:
-        drawn = chart(groups, metrics, name, "env_steps")
+        try:
+            drawn = chart(groups, metrics, name, "env_steps")
+        except ConfigurationError as error:
+            charts.append(missing(str(error)))
+            continue
         if drawn.bands:
             svg = inline_svg(draw_charts([drawn], _CHART), escaped(f"curve of {short_name(name)}"))
             charts.append(element("div", Markup(svg)))

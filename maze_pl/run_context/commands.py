@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 import torch
 import yaml
 
+from maze_pl.callbacks.console_log import libraries_on
 from maze_pl.cli import fit
 from maze_pl.config.assembling import prepare
 from maze_pl.config.messages import message_of
@@ -171,7 +172,8 @@ def silenced(is_silent: bool) -> Iterator[None]:
     if not is_silent:
         yield
         return
-    with contextlib.redirect_stdout(_Silenced(sys.stdout)), contextlib.redirect_stderr(_Silenced(sys.stderr)):
+    errors = _Silenced(sys.stderr)
+    with contextlib.redirect_stdout(_Silenced(sys.stdout)), contextlib.redirect_stderr(errors), libraries_on(errors):
         yield
 
 

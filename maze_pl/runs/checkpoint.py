@@ -18,6 +18,7 @@ from maze_pl.config.assembling import require_single_run
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import WEIGHTS_ONLY, RunConfiguration, checkpoint_entry, wrapper_statistics
 from maze_pl.system.atomic_files import replaced
+from maze_pl.system.deferred_files import deferred_files
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -132,8 +133,9 @@ def write_checkpoint(trainer: pl.Trainer, path: str | Path) -> None:
     A symbolic link is replaced as well, so that the file that it names stays as it is.
 
     Raises:
-        OSError: It cannot be written, for example because the disk is full.
+        OSError: It cannot be written, or an earlier file cannot, for example because the disk is full.
     """
+    deferred_files().flush()  # what the checkpoint takes for recorded must be on the disk before it
     try:
         with contextlib.ExitStack() as stack:
             part = Path(path)

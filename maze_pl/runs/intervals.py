@@ -1,16 +1,20 @@
 """Statistics of a few runs: the mean and the interquartile mean, each with a confidence interval."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from maze_pl.core.exact_sums import exact_mean
 
 CONFIDENCE = 0.95
 """Confidence level of all intervals."""
 N_RESAMPLES = 10_000
 """Number of bootstrap samples."""
 _PRECISION = 1e-12
+_LARGEST = sys.float_info.max
 
 Interval = tuple[float, float]
 """Lower and upper end."""
@@ -50,7 +54,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     is_single = len(numbers) == 1
     return Estimate(
         n=len(numbers),
-        mean=math.fsum(values) / len(values),
+        mean=exact_mean(values),
         mean_interval=None if is_single else t_interval(numbers.tolist()),
         iqm=interquartile_mean(numbers.tolist()),
         iqm_interval=None if is_single else bootstrap_interval(numbers.tolist()),
@@ -68,7 +72,7 @@ def interquartile_mean(values: Sequence[float]) -> float:
     """
     left_out = len(values) // 4
     kept = sorted(values)[left_out : len(values) - left_out]
-    return math.fsum(kept) / len(kept)
+    return exact_mean(kept)
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
@@ -83,9 +87,9 @@ def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Inter
         confidence: Probability that such an interval contains the true mean.
     """
     n = len(values)
-    mean = math.fsum(values) / n
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    half = t_quantile(confidence, n - 1) * math.sqrt(variance / n)
+    mean = exact_mean(values)
+    distance = math.hypot(*(value - mean for value in values))  # no square overflows
+    half = t_quantile(confidence, n - 1) * distance / math.sqrt((n - 1) * n)
     return mean - half, mean + half
 
 
@@ -152,9 +156,11 @@ def bootstrap_interval(
     """
     generator = np.random.default_rng(seed)
     n = len(values)
-    resamples = np.sort(generator.choice(np.asarray(values, dtype=np.float64), (n_resamples, n)), axis=1)
+    numbers = np.asarray(values, dtype=np.float64)
+    scale = 1.0 / n if np.abs(numbers).max() > _LARGEST / n else 1.0  # no sum overflows
+    resamples = np.sort(generator.choice(numbers * scale, (n_resamples, n)), axis=1)
     left_out = n // 4
     estimates = resamples[:, left_out : n - left_out].mean(axis=1)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(estimates, [tail, 1.0 - tail])
-    return float(low), float(high)
+    return float(low) / scale, float(high) / scale

@@ -2,21 +2,23 @@
 
 import contextlib
 import fcntl
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
-from maze_pl.system.atomic_files import PART_SUFFIX, RUN_DIR_VARIABLE
-
-_LOCK: Final = ".lock"
+from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.core.metrics_table import STEP_COLUMN
+from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.metrics import read_columns
+from maze_pl.system.atomic_files import LOCK_FILE, PART_SUFFIX, RUN_DIR_VARIABLE, remove_parts_below
 
 
 def is_first_rank() -> bool:
@@ -80,7 +82,7 @@ def require_empty(path: Path, is_training: bool = True) -> None:
     Raises:
         ConfigurationError: It is not empty.
     """
-    if not path.is_dir() or all(file.name == _LOCK for file in path.iterdir()):
+    if not path.is_dir() or all(file.name == LOCK_FILE for file in path.iterdir()):
         return
     if not is_training:
         remedy = "choose one that does not exist or is empty"
@@ -88,15 +90,17 @@ def require_empty(path: Path, is_training: bool = True) -> None:
     remedy = "choose another one"
     if (path / SWEEP_FILE).is_file():
         remedy += f", or continue its sweep with `maze-pl sweep --resume {path}`"
-    elif (path / SEEDS_FILE).is_file() or _is_run(path):
+    elif (path / SEEDS_FILE).is_file() or has_trained(path):
         remedy += f", or continue its run with `maze-pl fit --resume {path}`"
+        if not (path / SEEDS_FILE).is_file():
+            remedy += f", in Python with RunContext(run_dir={str(path)!r})"
     raise ConfigurationError(f"the run directory {path} is not empty: {remedy}")
 
 
-def _is_run(path: Path) -> bool:
+def has_trained(path: Path) -> bool:
     """True if training has written to a directory; a rollout also writes the configuration."""
-    has_trained = (path / "checkpoints").is_dir() or (path / "run.log").is_file()
-    return has_trained and (path / RUN_CONFIG).is_file()
+    has_files = (path / "checkpoints").is_dir() or (path / "run.log").is_file()
+    return has_files and (path / RUN_CONFIG).is_file()
 
 
 def new_directory(experiment: Path, is_made: bool, undo: contextlib.ExitStack) -> Path:
@@ -147,15 +151,21 @@ def _remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def last_checkpoint(run_dir: str, folder: str | None = None) -> str | None:
+def last_checkpoint(run_dir: str, folder: str | None = None, best_folder: str | None = None) -> str | None:
     """Return the checkpoint that a run resumes from; None if it has none and starts again.
+
+    That is `last.ckpt`. A run that was killed before it wrote the first one resumes from `best.ckpt`,
+    if it has written that. Other checkpoints may be from any moment, so that resuming from them may
+    not be exact: without an epoch in `metrics.csv`, the run starts again in spite of them.
 
     Args:
         run_dir: The run directory.
         folder: Folder of the last checkpoint; None means `checkpoints` in the run directory.
+        best_folder: Folder of the best one; None means the same.
 
     Raises:
-        ConfigurationError: The folder does not exist, or the run has checkpoints, but no last one.
+        ConfigurationError: The folder does not exist, or the run has checkpoints, but no last one,
+            although it has trained for longer; or `best.ckpt` cannot be read.
     """
     if folder is not None and not Path(folder).is_dir():
         fault = f"--last_checkpoint.dirpath {folder} of the run {run_dir} does not exist"
@@ -164,11 +174,33 @@ def last_checkpoint(run_dir: str, folder: str | None = None) -> str | None:
     file = Path(folder or Path(run_dir, "checkpoints"), "last.ckpt")
     if file.is_file():
         return str(file)
-    for other in sorted(Path(run_dir).rglob("*.ckpt")):
-        remedy = f"restore it, or continue from another one with --ckpt_path {other}"
+    steps = _logged_steps(run_dir)
+    best = Path(best_folder or Path(run_dir, "checkpoints"), "best.ckpt")
+    if best.is_file() and _env_steps(best) >= steps:
+        rank_zero_info(f"{run_dir} was stopped before it wrote last.ckpt: it continues from {best}")
+        return str(best)
+    others = [best] if best.is_file() else sorted(Path(run_dir).rglob("*.ckpt"))
+    if others and steps > 0:
+        remedy = f"restore it, or continue from another one with --ckpt_path {others[0]}"
         raise ConfigurationError(f"the last checkpoint of {run_dir}, {file}, is missing: {remedy}")
-    rank_zero_info(f"{run_dir} contains no checkpoint yet: the run starts from the beginning")
+    kept = "no last.ckpt" if others else "no checkpoint"
+    rank_zero_info(f"{run_dir} contains {kept} yet: the run starts from the beginning")
     return None
+
+
+def _logged_steps(run_dir: str) -> float:
+    """Return the steps of the last row in `metrics.csv`, 0 without one."""
+    try:
+        steps = read_columns(run_dir).get(STEP_COLUMN)
+    except ConfigurationError:
+        return 0.0
+    return 0.0 if steps is None or not len(steps) else float(steps[-1])
+
+
+def _env_steps(checkpoint: Path) -> float:
+    """Return the env steps of a checkpoint; infinity if its module does not count any."""
+    entry = checkpoint_entry(read_checkpoint(checkpoint)) or {}
+    return float(entry.get("env_steps", math.inf))
 
 
 @contextlib.contextmanager
@@ -187,7 +219,7 @@ def claimed(path: Path, keeps_lock_file: bool = True) -> Iterator[None]:
         ConfigurationError: The directory cannot be written, or another process writes to it.
     """
     folder = path.absolute()
-    lock_file = folder / _LOCK
+    lock_file = folder / LOCK_FILE
     with contextlib.ExitStack() as stack:
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -206,7 +238,9 @@ def claimed(path: Path, keeps_lock_file: bool = True) -> Iterator[None]:
             lock.write(f"{os.getpid()}\n".encode())
             for parent in (folder, folder / "checkpoints"):
                 for part in parent.glob(f".*{PART_SUFFIX}"):  # left by a killed process
-                    part.unlink()
+                    if not part.is_dir():  # a comparison may be writing that folder
+                        part.unlink()
+            remove_parts_below(folder)
             with removed_if_empty(folder / "checkpoints"):
                 yield
         finally:

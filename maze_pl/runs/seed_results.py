@@ -1,6 +1,7 @@
 """Results of runs that differ only in their seed: read from the directories, summarised, and written."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ FINAL_FILE: Final = "final_evaluation.json"
 """File in a run directory with the results of each episode of the final evaluation."""
 _RETURN: Final = "_BaseEnvEvents/reward/mean"  # after the source
 _KPI: Final = "_BaseEnvEvents/kpi/mean/"
+_AMBIGUOUS: Final = re.compile("(?:kpi/)*return")
+"""Names of KPIs that have a prefix, so that all names differ."""
 _ENDED: Final = "ended: "  # a line of `RunSummary`
 _STARTED: Final = "command: "  # a line of `RunRecord`
 
@@ -78,7 +81,8 @@ def read_values(metrics: Path) -> dict[str, float]:
     """Read the statistics that are compared between seeds.
 
     These are, for each evaluator, the mean return of the last and of the best evaluation, and the
-    KPIs of the last one; without evaluators, the same of training.
+    KPIs of the last one, without those that none of its episodes has; without evaluators, the same of
+    training. A KPI called `return` is named `kpi/return`.
 
     Args:
         metrics: The `metrics.csv` in a run directory.
@@ -102,21 +106,22 @@ def _values(rows: Sequence[Mapping[str, str]], unit: str) -> dict[str, float]:
     sources = [name.removesuffix(_RETURN) for name in columns if name.endswith(_RETURN)]
     sources = [source for source in sources if source != "train"] or sources
     for source in sources:
-        returns = _numbers(rows, f"{source}{_RETURN}")
-        if returns:
-            values[f"{source} return, last"] = returns[-1]
-            values[f"{source} return, best"] = max(returns)
-        for column in columns:
-            prefix = f"{source}{_KPI}"
-            numbers = _numbers(rows, column) if column.startswith(prefix) else []
-            if numbers:
-                values[f"{source} {column.removeprefix(prefix)}, last"] = numbers[-1]
+        evaluations = [row for row in rows if row[f"{source}{_RETURN}"]]
+        if not evaluations:
+            continue
+        returns = [float(row[f"{source}{_RETURN}"]) for row in evaluations]
+        values[f"{source} return, last"] = returns[-1]
+        values[f"{source} return, best"] = max(returns)
+        for column, cell in evaluations[-1].items():
+            if column.startswith(f"{source}{_KPI}") and cell:
+                name = _name_of_kpi(column.removeprefix(f"{source}{_KPI}"))
+                values[f"{source} {name}, last"] = float(cell)
     return values
 
 
-def _numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
-    """Return the values of a column, without empty cells."""
-    return [float(row[column]) for row in rows if row[column]]
+def _name_of_kpi(kpi: str) -> str:
+    """Return the name of a KPI among other statistics, with a prefix if it could be the return."""
+    return f"kpi/{kpi}" if _AMBIGUOUS.fullmatch(kpi) else kpi
 
 
 def summarize_seeds(results: Sequence[SeedResult]) -> dict[str, Estimate]:

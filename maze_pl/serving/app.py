@@ -156,6 +156,9 @@ class DecisionServer:
         episode = self._episodes.find(request.path_params["episode"])
         async with episode.lock:
             served = self.served
+            if episode.state_shapes != served.state_shapes:  # while the request waited for its turn
+                fault = "the bundle was replaced by one with other states"
+                raise RequestError(f"{fault}; begin a new episode", "episode", 404)
             content = decoded(body, request.headers.get("content-type", ""))
             if "state" in content:
                 raise RequestError("an episode has its state on the server; leave out state", "state")
@@ -167,9 +170,6 @@ class DecisionServer:
             if state:
                 checked = served.checked(content, state)
             decision = await self._batcher.decide(served, checked)
-            if episode.state_shapes != served.state_shapes:
-                fault = "the bundle was replaced by one with other states"
-                raise RequestError(f"{fault}; begin a new episode", "episode", 404)
             episode.keep(*actor, decision.state)
             return self._answer(request, served, checked, decision, with_state=False)
 

@@ -227,12 +227,20 @@ def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
     Args:
         content: The content.
         changes: Key -> value; `search.<option>` and `options.<option>` change one of them.
+
+    Raises:
+        ConfigurationError: An option of `search` or `options` is changed, and that is not a mapping.
     """
     changed = dict(content)
     for key, value in changes.items():
         group, _, option = key.partition(".")
         if group in ("search", "options") and option:
-            changed[group] = {**(changed.get(group) or {}), option: value}
+            present = changed.get(group) or {}
+            if not isinstance(present, Mapping):
+                raise ConfigurationError(
+                    f"{key} cannot be set: {group} must map options to values; got {dump(present)}"
+                )
+            changed[group] = {**present, option: value}
         else:
             changed[key] = value
     return changed

@@ -231,7 +231,7 @@ class SweepRuns:
         self._follow(running)
         del self._running[number]
         trial = running.trial
-        is_complete = has_finished(running.folder)
+        is_complete = exit_status == 0 or has_finished(running.folder)
         is_stopped = exit_status in _STOPPED and not running.is_pruned and not is_complete
         is_failed = not (running.is_pruned or is_complete or is_stopped)
         lines = self._processes.close_output(number, show_end=is_failed and not self._signals.received)

@@ -3,16 +3,23 @@
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
+import re
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 RUN_DIR_VARIABLE: Final = "MAZE_PL_RUN_DIR"
 """Environment variable with the run directory, in all processes of a run."""
 PART_SUFFIX: Final = ".part"
 """Suffix of incomplete files, which are useless once the process that writes them has died."""
+LOCK_FILE: Final = ".lock"
+"""File in the directory of a run, which is locked while a process writes to the directory."""
+_PART_NAME: Final = re.compile(rf"\..+\.(\d+)(?:-\d+)?{re.escape(PART_SUFFIX)}", re.DOTALL)
+_SECONDS_LEFT: Final = 24 * 3600
 _N_DIGITS: Final = 16  # of the digest in a shortened name
 _CANNOT_SYNCHRONIZE: Final = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # of network file systems
 
@@ -47,7 +54,8 @@ def replaced(path: str | Path, follows_links: bool = True) -> Iterator[Path]:
     """Replace a file atomically by one written under another name; no change on failure.
 
     Returns once the file is on the disk, so that it also survives a power failure. That takes 10 to
-    20 ms; `DeferredFiles` waits in the background.
+    20 ms; `DeferredFiles` waits in the background. Incomplete files of the same name that a killed
+    process left more than a day ago are removed.
 
     Args:
         path: The file; its folders are created.
@@ -65,6 +73,7 @@ def replaced(path: str | Path, follows_links: bool = True) -> Iterator[Path]:
         path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = part_path(path)
+    _remove_left_parts(path)
     try:
         yield part
         put_in_place(part, path)
@@ -88,6 +97,55 @@ def part_path(path: Path, number: int | None = None) -> Path:
     digest = hashlib.sha256(name).hexdigest()[:_N_DIGITS]
     start = name[: n_bytes - _N_DIGITS - 1].decode("utf-8", "ignore")  # without half a character
     return path.with_name(f".{start}~{digest}{ending}")
+
+
+def _remove_left_parts(path: Path) -> None:
+    """Remove incomplete files of a name that killed processes have left.
+
+    Processes of other machines and containers may write to the same folder, and their numbers mean
+    nothing here. So a file is removed only if there is no such process here and it was last
+    written more than a day ago. Files of `DeferredFiles` are included.
+
+    Args:
+        path: The file whose parts are removed.
+    """
+    start = part_path(path).name.removesuffix(f"{os.getpid()}{PART_SUFFIX}")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if not entry.name.startswith(start) or not entry.name.endswith(PART_SUFFIX):
+                continue
+            process, _, number = entry.name[len(start) : -len(PART_SUFFIX)].partition("-")
+            is_named_so = process.isdecimal() and (not number or number.isdecimal())
+            if not is_named_so or not entry.is_file(follow_symlinks=False) or _is_alive(int(process)):
+                continue
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > _SECONDS_LEFT:
+                os.unlink(entry.path)
+
+
+def remove_parts_below(folder: Path) -> None:
+    """Remove incomplete files in all subfolders of a folder whose processes have ended on this machine.
+
+    Args:
+        folder: The folder of a run whose processes have all ended. Subfolders of other runs are left alone.
+    """
+    for parent, subfolders, names in os.walk(folder):
+        subfolders[:] = [name for name in subfolders if not os.path.exists(os.path.join(parent, name, LOCK_FILE))]
+        for name in names:
+            written_by = _PART_NAME.fullmatch(name)
+            if written_by is not None and not _is_alive(int(written_by[1])):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(parent, name))
+
+
+def _is_alive(process: int) -> bool:
+    """True if there is a process of a number on this machine."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def require_replaceable(path: Path) -> None:
@@ -130,25 +188,67 @@ def require_short_names(path: Path) -> None:
 
 def put_in_place(part: Path, path: Path) -> None:
     """Rename a complete file so that it replaces another one; see `replaced`."""
-    put_in_place_together([(part, path)])
+    put_in_place_together([Renaming(part, path)])
 
 
-def put_in_place_together(files: Sequence[tuple[Path, Path]]) -> None:
-    """Rename complete files so that they replace others, in their order.
+class Renaming(NamedTuple):
+    """A complete file, and its new path.
 
-    Args:
-        files: Present path and new path of each file.
+    Attributes:
+        part: Its present path.
+        path: Its new path.
+        further: Names in the same folder to try in turn if a file has the new path already; None if it
+            replaces that file.
     """
-    for part, _ in files:
-        _synchronize(part)
-    for part, path in files:
-        os.replace(part, path)
-    for folder in dict.fromkeys(path.parent for _, path in files):
+
+    part: Path
+    path: Path
+    further: Iterable[str] | None = None
+
+
+def put_in_place_together(files: Sequence[Renaming]) -> None:
+    """Rename complete files, in their order."""
+    for file in files:
+        _synchronize(file.part)
+    for file in files:
+        if file.further is None:
+            os.replace(file.part, file.path)
+        else:
+            _take_free_name(file.part, file.path.parent, itertools.chain([file.path.name], file.further))
+    for folder in dict.fromkeys(file.path.parent for file in files):
         try:
             _synchronize(folder)
         except OSError as error:
             if error.errno not in _CANNOT_SYNCHRONIZE:
                 raise
+
+
+def _take_free_name(part: Path, folder: Path, names: Iterable[str]) -> None:
+    """Rename a file to the first of several names that is free, also if other processes do the same now."""
+    for name in names:
+        try:
+            os.link(part, folder / name)
+        except FileExistsError:
+            continue
+        except OSError:  # the file system has no hard links
+            if not _replace_reserved(part, folder / name):
+                continue
+        part.unlink(missing_ok=True)
+        return
+
+
+def _replace_reserved(part: Path, path: Path) -> bool:
+    """Rename a file to a path that is reserved by an empty file; False if there is a file."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    try:
+        os.replace(part, path)
+    except OSError:
+        path.unlink()
+        raise
+    return True
 
 
 def _synchronize(path: Path) -> None:

@@ -4,12 +4,12 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import util
 from pathlib import Path
 from typing import Final
 
-from maze_pl.system.atomic_files import part_path, put_in_place_together
+from maze_pl.system.atomic_files import Renaming, part_path, put_in_place_together
 
 _MOST_PENDING: Final = 256
 _EXIT_PRIORITY: Final = 10  # while modules are whole, and before multiprocessing ends its helpers
@@ -26,31 +26,34 @@ class DeferredFiles:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._pending: list[tuple[Path, Path]] = []
+        self._pending: list[Renaming] = []
         self._numbers = itertools.count()
         self._n_written = self._n_finished = 0
         self._error: Exception | None = None
         self._thread: threading.Thread | None = None
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, content: bytes, further: Iterable[str] | None = None) -> None:
         """Write a file.
 
         Args:
             path: The file; its folders are created.
             content: The whole content.
+            further: Names in the same folder, of which the file takes the first that is free if another process
+                has written the file meanwhile; None if it replaces that file.
 
         Raises:
             OSError: This file, or an earlier one, cannot be written.
         """
-        with self.replaced(path) as part:
+        with self.replaced(path, further) as part:
             part.write_bytes(content)
 
     @contextlib.contextmanager
-    def replaced(self, path: Path) -> Iterator[Path]:
+    def replaced(self, path: Path, further: Iterable[str] | None = None) -> Iterator[Path]:
         """Replace a file by one written under another name; no change on failure.
 
         Args:
             path: The file; its folders are created.
+            further: As for `write`.
 
         Yields:
             The path to write to.
@@ -68,7 +71,7 @@ class DeferredFiles:
             raise
         with self._changed:
             # absolute, as the current folder may change before they are renamed
-            self._pending.append((part.absolute(), path.absolute()))
+            self._pending.append(Renaming(part.absolute(), path.absolute(), further))
             self._n_written += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="maze_pl deferred files", daemon=True)
@@ -80,7 +83,7 @@ class DeferredFiles:
         """True if a file exists, or was written here and does not have its name yet."""
         absolute = path.absolute()
         with self._changed:
-            is_pending = any(target == absolute for _, target in self._pending)
+            is_pending = any(file.path == absolute for file in self._pending)
         return is_pending or path.exists()
 
     def flush(self) -> None:
@@ -110,8 +113,8 @@ class DeferredFiles:
                 put_in_place_together(batch)
             except Exception as raised:
                 error = raised
-                for part, _ in batch:
-                    part.unlink(missing_ok=True)
+                for file in batch:
+                    file.part.unlink(missing_ok=True)
             with self._changed:
                 self._error = self._error or error
                 del self._pending[: len(batch)]

@@ -27,6 +27,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
 from maze_pl.system.forked import end_if_forked
+from maze_pl.system.global_generators import seed_global_generators
 
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 """Its `RawArray`s are unnamed shared memory, which is freed with the last process that uses it."""
@@ -111,6 +112,7 @@ def _work(
     explain: Any,
     environment: dict[str, str],
     long_jobs: bool,
+    seed: int,
     *shared: Any,
 ) -> None:
     """Make an object and call its methods until the other side hangs up.
@@ -136,7 +138,10 @@ def _work(
             queue: SimpleQueue[Any] = SimpleQueue()
             Thread(target=deque, args=(map(queue.put, _messages(connection)), 0), daemon=True).start()
             read = queue.get
-        served = pickle.loads(make)(*shared)
+        maker = pickle.loads(make)
+        # What it is made of is imported now. NumPy was imported by the fork server, and its state copied.
+        seed_global_generators(seed)
+        served = maker(*shared)
         connection.send_bytes(pickled(("ready", None)))
         for message in iter(read, None):
             method, arguments = message()
@@ -160,7 +165,8 @@ def _end_with(parent: Any) -> None:
 class WorkerProcess:
     """A process that makes an object and calls its methods; `prepare_workers` must have been called.
 
-    It has the environment variables that this process has when it starts it.
+    It has the environment variables that this process has when it starts it, and seeds its global
+    generators before it makes the object.
 
     Args:
         make: Result of `dumps` for a callable that returns the object, which must have a method
@@ -171,6 +177,7 @@ class WorkerProcess:
         name: Name of the process.
         long_jobs: Whether calls are few and take long. Messages may then hold lambdas and tensors,
             and `send` never waits for previous calls. Otherwise the overhead of a call is minimal.
+        seed: Seed of its global generators; see `seed_global_generators`.
 
     Attributes:
         process: The process.
@@ -178,11 +185,11 @@ class WorkerProcess:
         ends: Objects to wait for: when any of them is ready, `receive` does not block.
     """
 
-    def __init__(self, make: bytes, shared: Iterable[Any], explain: Any, name: str, long_jobs: bool) -> None:
+    def __init__(self, make: bytes, shared: Iterable[Any], explain: Any, name: str, long_jobs: bool, seed: int) -> None:
         self._is_ready, self._dumps = False, dumps if long_jobs else pickle.dumps
         self._n_unanswered = 1  # the answer to `make` included
         self.connection, theirs = CONTEXT.Pipe()
-        arguments = (theirs, explain, _environment(), long_jobs, *shared)
+        arguments = (theirs, explain, _environment(), long_jobs, seed, *shared)
         self.process = CONTEXT.Process(target=_work, args=arguments, name=name)
         self.process.start()
         self.ends: list[Any] = [self.connection, self.process.sentinel]

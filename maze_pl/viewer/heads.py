@@ -94,7 +94,10 @@ def _allowed(space: spaces.Space[Any], mask: Array) -> Array:
 
 
 def _labels(space: spaces.Space[Any]) -> list[str] | None:
-    """Return the options' names where they are not their numbers from 0 on."""
-    if isinstance(space, spaces.Discrete) and space.start:
-        return [str(int(space.start) + option) for option in range(int(space.n))]
-    return None
+    """Return the names of the options of all choices where they are not their numbers from 0 on."""
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete) or not np.any(space.start):
+        return None
+    labels: list[str] = []
+    for start, size in zip(np.ravel(space.start).tolist(), choice_sizes(space), strict=True):
+        labels += [str(start + option) for option in range(size)]
+    return labels

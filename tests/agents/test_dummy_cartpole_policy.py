@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -8,6 +10,11 @@ import pytest
 
 from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.core.policy import Policy, PolicyBatch
+from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv
+from maze_pl.envs.structured_env import Observation
+from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.envs.wrapper import ObservationWrapper
+from maze_pl.runs.rollout import rollout
 
 
 def episode_length(policy: Policy, seed: int) -> int:
@@ -45,3 +52,18 @@ def test_an_observation_of_another_shape_or_name_is_refused():
         )
         with pytest.raises(ValueError, match=re.escape(expected)):
             DummyCartPolePolicy().act(PolicyBatch(0, observation, np.zeros(2, np.int64)))
+
+
+class Mirrored(ObservationWrapper):
+    """Shows the poles from the other side."""
+
+    def observation(self, observation: Observation) -> Observation:
+        return {name: -array for name, array in observation.items()}
+
+
+@pytest.mark.parametrize("make", [partial(GymMazeEnv, "CartPole-v1"), CartPoleArrayEnv, CartPoleTensorEnv])
+def test_wrappers_of_observations_do_not_matter(make: Any) -> None:
+    options: dict[str, Any] = {"episodes": 2, "seed": 1, "max_steps": 60, "record": ()}
+    for wrappers in ((), (Mirrored,)):
+        played = rollout(make, "heuristic", wrappers=wrappers, **options)
+        assert [one.summary.env_steps for one in played] == [60, 60]

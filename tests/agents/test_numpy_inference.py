@@ -21,6 +21,7 @@ from maze_pl.agents.numpy_inference import NumpyNetwork
 from maze_pl.agents.numpy_sampling import NumpySampler, Sampling
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions import EpsilonGreedyProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import DistributionMapper
 from maze_pl.modules import FlatAdam
 from maze_pl.perception import FlattenConcatPolicyNet
@@ -128,6 +129,33 @@ def test_options_come_as_often_as_their_probabilities_say(mask, temperature) -> 
     frequency = np.bincount(action, minlength=4) / n
     assert (frequency[~allowed] == 0).all()
     assert (np.abs(frequency - probability) < 5 * np.sqrt(probability * (1 - probability) / n) + 1e-9).all()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 10.0])
+@pytest.mark.parametrize("config", [None, [{"action_head": "a", "distribution": EpsilonGreedyProbabilityDistribution}]])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_mask_holds_if_the_network_masks_all_that_it_allows(dtype: Any, config: Any, temperature: float) -> None:
+    if config and temperature != 1.0:
+        return  # left to the distribution
+    n, space = 4_000, spaces.MultiDiscrete([4, 4])
+    logits = np.random.default_rng(0).standard_normal((n, 8)).astype(dtype)
+    logits[: n // 2, 1:3] = np.finfo(dtype).min
+    logits[n // 2 :, 1:3] = -np.inf
+    mask = np.ones((n, 8), bool)
+    mask[:, [0, 3]] = False
+    mapper = DistributionMapper(spaces.Dict({"a": space}), config, masks={"a": "m"})
+    for deterministic in (False, True):
+        generators = [torch.Generator().manual_seed(1) for _ in range(2)]
+        sampler = NumpySampler(mapper)
+        found = sampler.choose({"a": logits}, {"a": mask}, Sampling(deterministic, temperature, generators[0], 0.5))
+        assert found is not None
+        masks = {"a": torch.from_numpy(mask)}
+        joint = mapper.logits_dict_to_distribution({"a": torch.from_numpy(logits)}, temperature, masks)
+        joint.distributions["a"].exploration = 0.5
+        expected = joint.deterministic_sample() if deterministic else joint.sample(generators[1])
+        assert np.isin(found["a"][:, 0], [1, 2]).all()
+        differs = found["a"] != expected["a"].numpy()
+        assert differs.mean() < (1e-3 if dtype == np.float32 else 1e-9)
 
 
 def test_bits_and_normal_numbers_have_their_moments() -> None:

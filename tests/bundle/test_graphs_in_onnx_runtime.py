@@ -140,6 +140,43 @@ def test_normal_quantiles_keep_the_accuracy_of_float64() -> None:
     np.testing.assert_allclose(run(inputs)["quantile"], expected, rtol=1e-13, atol=1e-13)
 
 
+def test_resized_bytes_are_those_of_the_wrapper() -> None:
+    pictures = np.random.default_rng(0).integers(0, 256, (60, 96, 96), np.uint8)
+    sizes = [[32, 32], [72, 60], [37, 41], [1, 1]]  # the sums for 37 x 41 need float64
+
+    class Pictures(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Dict({"picture": spaces.Box(0, 255, (96, 96), np.uint8)})
+        action_space = spaces.Discrete(2)
+
+    wrappers = []
+    for size in sizes:
+        entry = {
+            "observation": "picture",
+            "class_path": "maze_pl.envs.wrappers.ResizeImgPreProcessor",
+            "config": {"target_size": size},
+        }
+        wrappers.append(ours.PreProcessingWrapper(GymMazeEnv(Pictures()), [entry]))
+    stages = [observation_stage(wrapper, 0, 0) for wrapper in wrappers]
+
+    def resized(inputs: Tensors) -> Tensors:
+        found = {}
+        for number, stage in enumerate(stages):
+            assert stage is not None
+            observation, _ = stage.apply(inputs, {})
+            found[str(number)] = observation["picture-resize_img"]
+        return found
+
+    inputs = {"picture": torch.from_numpy(pictures)}
+    run = in_onnx_runtime(resized, inputs)
+    of_batch = run(inputs)
+    for row, picture in enumerate(pictures):
+        alone = run({"picture": inputs["picture"][row : row + 1]})
+        for number, wrapper in enumerate(wrappers):
+            expected = wrapper.observation({"picture": picture})["picture-resize_img"]
+            np.testing.assert_array_equal(of_batch[str(number)][row], expected)
+            np.testing.assert_array_equal(alone[str(number)][0], expected)
+
+
 _TYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
 TYPES = _TYPES.split()
 

@@ -48,6 +48,17 @@ def slow_choice(probabilities: list[float], uniform: float) -> int:
     return len(probabilities) - 1
 
 
+def test_options_that_a_network_or_a_mask_rules_out_are_impossible() -> None:
+    lowest = torch.finfo(torch.float32).min
+    kind, space = DISCRETE["categorical"]
+    logits = torch.tensor([[0.0, lowest, lowest, 0.0, 1.0]]).expand(2, -1)
+    mask = torch.tensor([[1, 1, 0, 1, 0], [0, 1, 1, 0, 0]])  # the second allows only what the network masks
+    found = head_outputs("head", kind, space).parameters(kind(logits, space, 1.0, mask))
+    half = -math.log(2)
+    expected = [[half, lowest, lowest, half, lowest], [lowest, half, half, lowest, lowest]]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
 @pytest.mark.parametrize("name", DISCRETE)
 def test_options_are_chosen_by_the_inverse_of_the_cumulative_distribution(name: str) -> None:
     kind, space = DISCRETE[name]

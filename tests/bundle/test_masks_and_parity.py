@@ -90,6 +90,34 @@ def test_a_mask_of_a_part_of_a_head_is_described() -> None:
     assert graph.masks == {"left": "place"}
 
 
+def test_each_head_is_described_if_several_have_one_mask() -> None:
+    flat = partial(ours.PreProcessingWrapper, pre_processor_mapping=[FLATTEN])
+    heads = {"pick": spaces.Discrete(4), "grab": spaces.MultiDiscrete([2, 2])}
+    masks = {"pick": "allowed-flatten", "grab": "allowed-flatten"}
+    env = make_wrapped(lambda: GymMazeEnv(Simulation(**heads)), [flat], masks)
+    graph, _ = graph_of(env, pick=[0.0] * 4, grab=[0.0] * 4)
+    assert graph.masks == {"pick": "allowed", "grab": "allowed"}
+
+
+def test_a_head_is_described_if_the_environment_declares_its_mask_for_another_head() -> None:
+    bins = partial(ours.DiscretizeActionsWrapper, discretization_config={"force": {"num_bins": 3}})
+    heads = {"pick": spaces.Discrete(3), "force": spaces.Box(-1.0, 1.0, (1,), np.float32)}
+    env = make_wrapped(lambda: GymMazeEnv(Simulation(**heads)), [bins], {"pick": "place", "force": "place"})
+    graph, _ = graph_of(env, pick=[0.0] * 3, force=[0.0] * 3)
+    assert graph.masks == {"pick": "place", "force": "place"}
+
+
+def test_a_mask_that_is_split_with_its_head_is_described_once() -> None:
+    split = partial(
+        ours.SplitActionsWrapper, split_config={"dials": {"left": {"indices": [1]}, "right": {"indices": [0]}}}
+    )
+    heads = {"dials": spaces.MultiDiscrete([1, 2])}
+    env = make_wrapped(lambda: GymMazeEnv(Simulation(**heads)), [split], {"dials": "place"})
+    graph, policy = graph_of(env, left=[0.0] * 2, right=[0.0])
+    assert policy.spec.steps[0].masks.keys() == {"left", "right"}
+    assert graph.masks == {"dials": "place"}
+
+
 def test_masks_of_changed_values_are_not_those_of_the_caller() -> None:
     one_hot = {"observation": "kind", "class_path": ours.OneHotPreProcessor}
     simulation = Simulation(pick=spaces.Discrete(4))
@@ -114,11 +142,13 @@ class Bundle:
 
     def decide(self, observation: Any, *, deterministic: bool = True, uniforms: Any = None, **_: Any) -> Decision:
         inputs = self.graph.example(1, torch.Generator())
+        for name in self.graph.observations:
+            inputs[f"observation/{name}"] = torch.from_numpy(np.array(observation[name]))[None]
         if uniforms is not None:
             inputs["uniforms"] = torch.from_numpy(uniforms)[None]
         network = self.graph.networks[0]
         before = network.logits
-        network.logits = before | (self.logits if deterministic else {})
+        network.logits = before | self.logits
         outputs = {name: value[0].numpy() for name, value in self.graph(inputs).items()}
         network.logits = before
         kinds = []
@@ -131,7 +161,7 @@ def compared(env: Any, logits: dict[str, list[float]], others: dict[str, list[fl
     graph, policy = graph_of(env, **logits)
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
     bundle: Any = Bundle(graph, **others)
-    return require_parity(bundle, {0: graph}, decisions, 0)
+    return require_parity(bundle, policy, {0: graph}, decisions, 0)
 
 
 def env_of(*wrappers: Any, **heads: spaces.Space[Any]) -> Any:
@@ -164,7 +194,7 @@ def test_a_near_tie_does_not_excuse_another_head() -> None:
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
     bundle: Any = Wrong(graph)
     with pytest.raises(ExportError, match="decision 0 of sub-step 0: action 'second' is 2 instead of 0"):
-        require_parity(bundle, {0: graph}, decisions, 0)
+        require_parity(bundle, policy, {0: graph}, decisions, 0)
 
 
 def test_a_near_tie_does_not_excuse_another_choice_of_the_same_head() -> None:
@@ -173,9 +203,9 @@ def test_a_near_tie_does_not_excuse_another_choice_of_the_same_head() -> None:
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
     bundle: Any = Wrong(graph)
     with pytest.raises(ExportError, match="action 'second' is"):
-        require_parity(bundle, {0: graph}, decisions, 0)
+        require_parity(bundle, policy, {0: graph}, decisions, 0)
     other: Any = Bundle(graph, second=[*OTHER, 5.0, 0.0, 0.0])
-    assert require_parity(other, {0: graph}, decisions, 0).near_ties == 3
+    assert require_parity(other, policy, {0: graph}, decisions, 0).near_ties == 3
 
 
 def test_near_ties_are_known_behind_discretized_and_split_actions() -> None:
@@ -192,6 +222,92 @@ def test_near_ties_are_known_behind_discretized_and_split_actions() -> None:
     parameters = {head: np.array(values) for head, values in logits.items()}
     assert graph.near_ties(parameters, 1e-5)["force"].tolist() == [False, True]
     assert compared(env, logits, {"side": OTHER}).near_ties == 3
+
+
+def sampled_at(limit: float, difference: float) -> Parity:
+    """Compare one sampled decision of a bundle that moves the limit between two options from `limit`."""
+    env = env_of(pick=spaces.Discrete(3))
+    first, second = np.log([limit, 1.0 - limit])
+    graph, policy = graph_of(env, pick=[first, second, -60.0])
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 1, 0)
+    bundle: Any = Bundle(graph, pick=[first + difference, second, -60.0])
+    return require_parity(bundle, policy, {0: graph}, decisions, 0)
+
+
+@pytest.mark.parametrize("difference", [-2e-6, 2e-6])
+def test_a_uniform_number_at_the_limit_between_two_options_may_mean_either(difference: float) -> None:
+    uniform = np.random.default_rng(0).random()  # the first number of the comparison
+    assert sampled_at(uniform, difference).largest_difference > 1e-7
+    assert sampled_at(uniform + 1e-7, difference).decisions == 1
+
+
+class WrongSample(Bundle):
+    """Samples the last option, whatever the uniform number."""
+
+    def decide(self, observation: Any, **options: Any) -> Decision:
+        decision = super().decide(observation, **options)
+        if not options.get("deterministic", True):
+            decision.action["pick"] = np.full_like(decision.action["pick"], 2)
+        return decision
+
+
+@pytest.mark.parametrize("last", [0.0, -60.0])
+def test_another_sampled_option_is_refused_elsewhere(last: float) -> None:
+    env = env_of(pick=spaces.Discrete(3))
+    graph, policy = graph_of(env, pick=[5.0, 0.0, last])
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 1, 0)
+    bundle: Any = WrongSample(graph)
+    with pytest.raises(ExportError, match="action 'pick', sampled is 2 instead of 0"):
+        require_parity(bundle, policy, {0: graph}, decisions, 0)
+
+
+def test_choices_at_a_limit_are_those_that_a_slow_search_finds() -> None:
+    env = env_of(pick=spaces.MultiDiscrete([2, 3]))
+    graph, _ = graph_of(env, pick=[0.0] * 5)
+    generator = np.random.default_rng(3)
+    n_marked = 0
+    for _ in range(200):
+        probabilities = [generator.dirichlet([1.0, 1.0]), generator.dirichlet([1.0, 1.0, 1.0])]
+        uniforms = generator.random(2)
+        near = graph.near_ties({"pick": np.log(np.concatenate(probabilities))}, 0.05, uniforms)["pick"]
+        for mark, of_choice, uniform in zip(near, probabilities, uniforms, strict=True):
+            limits = [sum(of_choice[:number]) for number in range(1, len(of_choice))]
+            assert mark == any(abs(limit - uniform) <= 0.05 for limit in limits)
+            n_marked += int(mark)
+    assert 20 < n_marked < 200
+
+
+class Seeing(nn.Module):
+    """Logits that are the observation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits: dict[str, Tensor] = {}
+
+    def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"pick": observation["allowed-flatten"]}
+
+
+def test_a_bundle_is_compared_with_the_policy_behind_the_wrappers_themselves() -> None:
+    flat = partial(ours.PreProcessingWrapper, pre_processor_mapping=[FLATTEN])
+    env = env_of(flat, pick=spaces.Discrete(4))
+    policy = TorchPolicy([Seeing()], Spec.of(env)).eval()
+    right, wrong = (StepGraph(policy, 0, wrapper_roles(env)) for _ in range(2))
+    stage = wrong._stages[0]
+    compute = stage.apply
+
+    def deviating(observation: Any, state: Any) -> Any:
+        processed, changed = compute(observation, state)
+        processed["allowed-flatten"] = processed["allowed-flatten"] + torch.arange(4) * 1e-4
+        return processed, changed
+
+    stage.apply = deviating  # type: ignore[method-assign]
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
+    faithful: Any = Bundle(right)
+    assert require_parity(faithful, policy, {0: wrong}, decisions, 0).largest_difference == 0.0
+    both: Any = Bundle(wrong)
+    with pytest.raises(ExportError, match="parameters of 'pick' differs by"):
+        require_parity(both, policy, {0: wrong}, decisions, 0)
 
 
 class DeadEnd(Simulation):

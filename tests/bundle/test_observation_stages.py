@@ -105,6 +105,23 @@ def test_a_stage_computes_what_its_wrapper_computes(make: Any) -> None:
         assert state[STARTED].tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize(("shape", "size"), [((24, 20), (12, 10)), ((8, 8), (6, 6)), ((30, 20, 3), (7, 11))])
+def test_a_stage_rounds_bytes_as_its_wrapper_does(shape: tuple[int, ...], size: tuple[int, int]) -> None:
+    simulation = Simulation()
+    simulation.observation_space = spaces.Dict({"picture": spaces.Box(0, 255, shape, np.uint8)})
+    resize = {"observation": "picture", "class_path": ours.ResizeImgPreProcessor, "config": {"target_size": [*size]}}
+    wrapper = ours.PreProcessingWrapper(GymMazeEnv(simulation), [resize])
+    stage = observation_stage(wrapper, 0, 0)
+    assert stage is not None
+    pictures = np.random.default_rng(0).integers(0, 256, (500, *shape), np.uint8)
+    of_batch, _ = stage.apply({"picture": torch.from_numpy(pictures)}, {})
+    for row, picture in enumerate(pictures):
+        expected = wrapper.observation({"picture": picture})["picture-resize_img"]
+        alone, _ = stage.apply({"picture": torch.from_numpy(picture)[None]}, {})
+        np.testing.assert_array_equal(of_batch["picture-resize_img"][row].numpy(), expected)
+        np.testing.assert_array_equal(alone["picture-resize_img"][0].numpy(), expected)
+
+
 def test_a_new_episode_starts_with_new_stacks_whatever_the_history_holds() -> None:
     stage = observation_stage(stacked(GymMazeEnv(Simulation())), 0, 0)
     assert stage is not None

@@ -23,7 +23,7 @@ from maze_pl.bundle.traced_policy import TracedPolicy, traced
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.building import make_wrapped
-from maze_pl.perception import ConcatModelBuilder, DenseBlock, FlattenConcatPolicyNet, RecurrentBlock
+from maze_pl.perception import ConcatModelBuilder, DenseBlock, FlattenConcatPolicyNet, PointerBlock, RecurrentBlock
 from maze_pl_runtime import Policy
 
 BOX = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([2.0, 0.5], np.float32))
@@ -98,7 +98,7 @@ def compared(policy: TorchPolicy, env: Any) -> tuple[Parity, Policy, TracedPolic
     bundle = Policy(parts.described(), parts.members)
     decisions = recorded_decisions(env, policy, parts.roles, 2, 12, 0)
     env.close()
-    return require_parity(bundle, parts.graphs, decisions, 1), bundle, parts
+    return require_parity(bundle, policy, parts.graphs, decisions, 1), bundle, parts
 
 
 def template(spec: Spec, heads: Mapping[str, int], recurrence: Any = None) -> nn.Module:
@@ -199,6 +199,40 @@ class Plain(nn.Module):
     def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
         hidden = nn.functional.gelu(self.layers[0](observation["place"])) + self.embedding(observation["kind"])
         return {"pick": self.layers[1](hidden / math.sqrt(hidden.shape[-1]))}
+
+
+class Pointing(nn.Module):
+    """Points at one of four items; the last one is 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        options: Any = {"hidden_units": [4], "score": "dot", "n_glimpses": 1}
+        self.block = PointerBlock(["items", "exists"], "pick", [[4, 1], [4]], mask_key="exists", **options)
+
+    def forward(self, observation: dict[str, Tensor]) -> dict[str, Tensor]:
+        items = nn.functional.pad(observation["place"], (0, 1)).unsqueeze(-1)
+        logits: dict[str, Tensor] = self.block({"items": items, "exists": observation["may_pick"]})
+        return logits
+
+
+@pytest.mark.slow
+def test_a_bundle_decides_on_empty_sets_as_the_policy_does() -> None:
+    env = simulation({"pick": HEADS["pick"]})
+    policy = TorchPolicy([Pointing()], Spec.of(env))
+    _, bundle, _ = compared(policy, env)
+    for n_empty, n_items in ((1, 0), (2, 0), (1, 2)):
+        n = n_empty + n_items
+        batch = {name: np.stack([space.sample() for _ in range(n)]) for name, space in OBSERVATIONS.items()}
+        batch["may_pick"][:n_empty] = 0
+        found = bundle.decide(batch)
+        with torch.inference_mode():
+            joint = policy.distribution(0, {name: torch.from_numpy(array) for name, array in batch.items()})
+        expected: Any = joint.distributions["pick"]
+        np.testing.assert_allclose(found.parameters["pick"][:n_empty], -math.log(4), rtol=1e-6)
+        np.testing.assert_array_equal(found.action["pick"], policy.act_on(batch)["pick"])
+        possible = np.isfinite(found.parameters["pick"])
+        numbers = expected.log_probs_of_options().numpy()
+        np.testing.assert_allclose(found.parameters["pick"][possible], numbers[possible], atol=1e-5)
 
 
 class Unsupported(Plain):

@@ -112,6 +112,24 @@ def test_a_rollout_that_does_not_end_after_a_signal_is_given_up(
         assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt", evaluators={}, wrappers=[]).env_steps == 2 * 3 * 5
 
 
+class EndlessEnd(pl.Callback):
+    """Does something after training that never ends, and during which there is a signal."""
+
+    def on_train_end(self, *_: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        while True:
+            signal.pause()
+
+
+def test_nothing_is_lost_by_a_signal_after_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StoppedBySignal) as stopped:
+        fit(tmp_path, EndlessEnd(), patience=0.01)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    said = capfd.readouterr().err
+    assert ": nothing that was learned is lost" in said and "progress" not in said
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]["env_steps"] == 2 * 3 * 5
+
+
 class Slow(pl.Callback):
     """Takes longer than there is patience for while something is learned, and while it is written."""
 

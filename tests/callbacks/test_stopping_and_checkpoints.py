@@ -6,6 +6,7 @@ import copy
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from maze_pl.callbacks import (
     BestCheckpoint,
@@ -25,6 +27,7 @@ from maze_pl.callbacks import (
     StopOnSignal,
 )
 from maze_pl.system.signals import StopSignals
+from tests.faults.moments import FailAt
 
 
 class Scripted(pl.LightningModule):
@@ -169,6 +172,13 @@ def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path
         LastCheckpoint(every_n_epochs=0)
 
 
+def test_the_first_last_checkpoint_is_written_with_the_first_best_one(tmp_path: Path) -> None:
+    callbacks = [FailAt("epoch_start", count=3), BestCheckpoint(), LastCheckpoint(every_n_epochs=9)]
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, [1.0, 0.0, 2.0, 3.0], callbacks)
+    assert (epoch_of(tmp_path, "best"), epoch_of(tmp_path, "last")) == (3, 1)
+
+
 def test_a_checkpoint_that_fails_to_be_written_leaves_the_former_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +224,38 @@ def test_the_best_of_one_monitored_value_does_not_count_for_another(tmp_path: Pa
         stops = [StopAtReturn(4.0), StopAtReturn(4.0, "eval_count")]
         fit(tmp_path, [1.0, 5.0], [*stops, LastCheckpoint()], ckpt_path=ckpt_path)
         assert [(stop.best, stop.missed) for stop in stops] == [(5.0, False), (1.0, True)]
+
+
+@pytest.mark.parametrize(
+    ("before", "threshold", "epochs"), [(4.0, 4.0, 2), (4.0, None, 4), (4.0, 6.0, 3), (None, 4.0, 4), (None, 9.5, 4)]
+)
+def test_a_resumed_run_ends_at_once_if_it_has_reached_the_present_threshold(
+    tmp_path: Path, before: float | None, threshold: float | None, epochs: int
+) -> None:
+    returns = [1.0, 5.0, 7.0, 2.0]
+    fit(tmp_path, returns, [StopAtReturn(before), LastCheckpoint()])
+    stop, last = StopAtReturn(threshold), str(tmp_path / "checkpoints" / "last.ckpt")
+    trainer = fit(tmp_path, returns, [stop, LastCheckpoint()], ckpt_path=last)
+    assert trainer.current_epoch == epochs
+    assert (stop.best, stop.missed) == (max(returns[:epochs]), threshold == 9.5)
+
+
+@pytest.mark.parametrize("is_spawned", [True, False])
+def test_the_parent_of_spawned_ranks_learns_of_values_before_the_run_was_resumed(is_spawned: bool) -> None:
+    launcher = _MultiProcessingLauncher.__new__(_MultiProcessingLauncher) if is_spawned else None
+    trainer: Any = SimpleNamespace(callback_metrics={}, strategy=SimpleNamespace(launcher=launcher))
+    stop, parent = StopAtReturn(5.1), StopAtReturn(5.1)
+    stop.load_state_dict({"best": 5.1})
+    stop.on_train_end(trainer, Scripted([]))
+    parent.take(trainer)  # whose metrics come from the spawned rank
+    assert (parent.best, parent.missed) == ((5.1, False) if is_spawned else (-torch.inf, True))
+
+
+def test_a_missed_threshold_is_described() -> None:
+    stop = StopAtReturn(4.0)
+    assert stop.outcome == "no value of eval/return is known, so that it has not reached 4.0"
+    stop.load_state_dict({"best": 3.25})
+    assert stop.outcome == "eval/return reached 3.2, not 4.0"
 
 
 def test_without_a_threshold_nothing_is_missed(tmp_path: Path) -> None:
@@ -328,7 +370,9 @@ def test_a_resumed_run_has_the_patience_that_it_is_given_now(tmp_path: Path) -> 
     returns = [5.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     fit(tmp_path, returns, [EarlyStopping(patience=1), LastCheckpoint()])
     last = str(tmp_path / "checkpoints" / "last.ckpt")
-    assert fit(tmp_path, returns, [EarlyStopping(patience=3), LastCheckpoint()], ckpt_path=last).current_epoch == 4
+    for patience, epochs in ((1, 2), (3, 4), (0, 6)):
+        callbacks = [EarlyStopping(patience=patience), LastCheckpoint()]
+        assert fit(tmp_path, returns, callbacks, ckpt_path=last).current_epoch == epochs
 
 
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import MetricsFile, TensorBoardLog
-from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
+from maze_pl.cli.log_folders import Move, move_log_folders, run_loggers, separate_log_folders
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.provenance import append_provenance, collect_provenance
 
@@ -71,7 +71,7 @@ def test_folders_in_the_directory_of_a_run_go_where_it_continues(folder: Path, i
         shutil.move("old", "new")
         source = "new"
     both = [configuration("old", f"{folder}/old/mine", "older", None), configuration("old")]
-    move_log_folders(both, source, "new")
+    move_log_folders(both, Move(source, "new"))
     assert [save_dirs(one) for one in both] == [["new", "new/mine", "older", None], ["new"]]
 
 
@@ -79,7 +79,7 @@ def test_commands_given_in_a_folder_above_move_nothing(folder: Path) -> None:
     Path("run").mkdir()
     append_provenance(Path("run"), collect_provenance(["maze-pl", "fit", "--resume", "."], 0))
     configured = configuration("logs")
-    move_log_folders([configured], "run", "next")
+    move_log_folders([configured], Move("run", "next"))
     assert save_dirs(configured) == ["logs"]
 
 

@@ -111,3 +111,11 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(
     assert "invalid choice: 'epochs'" in refusal(capsys, "run", "--x", "epochs")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert 'pip install "maze-pl[rendering]"' in refusal(capsys, "run")
+
+
+def test_large_numbers_are_drawn_and_larger_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1):
+        write_run(Path("seeds", f"seed_{seed}"), seed, [1e300, -1e300, 5e299])
+    assert main(["plot", "seeds/seed_0", "seeds/seed_1", "--smooth", "2", "--to", "curves.svg"]) == 0
+    write_run(Path("larger"), 0, [1e308, -1e308])
+    assert "too large to be drawn" in refusal(capsys, "larger")

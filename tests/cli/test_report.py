@@ -89,6 +89,16 @@ def test_what_is_missing_is_named_with_the_command_that_adds_it() -> None:
     assert "line 2 has 'x' for a" in report("run").text
 
 
+def test_damaged_provenance_of_a_run_is_named_and_the_rest_is_shown() -> None:
+    write_run(Path("run"))
+    git = {"commit": "c0ffee" * 6 + "c0ff", "branch": "main", "is_dirty": []}
+    entry = {"command": "maze-pl fit", "seed": 7, "versions": {"maze_pl": "9.9"}, "git": git}
+    Path("run", "provenance.json").write_text(json.dumps({"commands": [{**entry, "git": 3}, entry]}))
+    text = report("run").text
+    assert "c0ffeec0ff" in text and "maze_pl 9.9" in text and "is_dirty is of type list" in text
+    assert "provenance.json" in text and "git is of type int instead of dict (command 1)" in text
+
+
 def test_all_parts_of_a_run_are_shown() -> None:
     write_run(Path("run"))
     git = {"commit": "c0ffee" * 6 + "c0ff", "branch": "main", "is_dirty": True}

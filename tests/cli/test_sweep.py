@@ -164,6 +164,12 @@ def test_failed_trials_are_counted_and_too_many_end_the_sweep(
     assert [row["status"] for row in table("few")] == [row["status"] for row in table()]
 
 
+def test_a_trial_whose_process_succeeds_has_finished_whatever_its_log_says(project: Path, unchecked: None) -> None:
+    Path("silent").touch()
+    assert sweep(SWEEP, "--n_trials", "1") == 0
+    assert [row["status"] for row in table()] == ["finished"]
+
+
 def test_a_stopped_sweep_continues_trials_that_were_under_way(project: Path, unchecked: None) -> None:
     assert sweep(SWEEP, "--n_trials", "2") == 0
     whole = table()

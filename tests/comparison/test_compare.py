@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import doctest
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
 import pytest
+import torch
+import yaml
 
 import maze_pl
+from maze_pl.__main__ import main
 from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
 from maze_pl.comparison import compare as module_of_compare
 from maze_pl.comparison.analysis import Question, make_comparison
 from maze_pl.comparison.compare import compare
 from maze_pl.comparison.effects import mean_effects
-from maze_pl.comparison.entries import Entry, Player
+from maze_pl.comparison.entries import Entry, Player, make_entries
 from maze_pl.comparison.page import page_text
 from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.tables import console_text
@@ -27,6 +31,7 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
 from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
+from tests.bad_input.project import SMALL
 from tests.structured import hierarchy, team
 
 
@@ -207,3 +212,28 @@ def test_a_search_is_a_further_entry() -> None:
         compare("random", env=cart_pole, n_episodes=3, search=["puct"])
     with pytest.raises(ConfigurationError, match="search 'puct:4' is given twice"):
         compare("random", env=cart_pole, n_episodes=3, search=["puct:4", "puct:4"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
+def test_an_environment_may_be_a_text_in_one_run_and_a_class_path_in_another(tmp_path: Path) -> None:
+    path = "tests.envs.line.make_drawn_line_env"
+    runs = [tmp_path / name for name in ("text", "node", "other")]
+    command = ["fit", "--config", "ppo_cartpole", *SMALL, "--data.env", path, "--run_dir", str(runs[0])]
+    assert main(command) == 0
+    for run, node, seed, gamma in ((runs[1], {"class_path": path}, 5, None), (runs[2], {"class_path": path}, 5, 0.5)):
+        shutil.copytree(runs[0], run)
+        (checkpoint,) = (run / "checkpoints").glob("best.ckpt")
+        content = torch.load(checkpoint, weights_only=True)
+        configuration = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+        for stored in (content["maze_pl"]["config"], configuration):
+            assert stored["data"]["init_args"]["env"] == path, "a callable without arguments is stored as text"
+            stored["data"]["init_args"]["env"] = node
+            stored["seed_everything"] = seed
+            stored["model"]["init_args"]["gamma"] = gamma or stored["model"]["init_args"]["gamma"]
+        torch.save(content, checkpoint)
+        (run / "config.yaml").write_text(yaml.safe_dump(configuration), encoding="utf-8")
+    entries = make_entries(runs, (), "best", {}, trust=True)
+    assert [entry.sources for entry in entries] == [[str(runs[0]), str(runs[1])], [str(runs[2])]]
+    (found,) = compare(runs[0], runs[2], n_episodes=2, max_steps=5, trust=True).differences
+    assert found.difference == 0.0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from maze_pl.comparison.analysis import Question, analyze
 from maze_pl.comparison.effects import (
     Effects,
     Values,
@@ -16,8 +17,9 @@ from maze_pl.comparison.effects import (
     iqm_effects,
     mean_effects,
 )
+from maze_pl.comparison.entries import Entry, Player
 from maze_pl.comparison.sequential import confidence_sequence
-from maze_pl.comparison.two_level import two_level_intervals
+from maze_pl.comparison.two_level import FEWEST_UNITS, two_level_intervals
 
 N_EXPERIMENTS = 2000
 Draw = Callable[[np.random.Generator, int, int], Values]
@@ -85,6 +87,56 @@ def test_intervals_of_one_policy_cover_about_95_percent() -> None:
     generator = np.random.default_rng(4)
     estimates = [mean_effects(exponential(generator, 1, 50)) for _ in range(1000)]
     assert covered(estimates, 1.0) == pytest.approx(0.95, abs=0.02)
+
+
+def in_some_episodes(values: Values, generator: np.random.Generator, n_values: int) -> Values:
+    """Values [1, n_values] in some of 100 episodes."""
+    table = np.full((1, 100), np.nan)
+    table[:, generator.permutation(100)[:n_values]] = values
+    return table
+
+
+@pytest.mark.parametrize("n_values", [2, 3, 5])
+def test_intervals_of_few_episodes_with_a_value_cover_95_percent(n_values: int) -> None:
+    generator = np.random.default_rng(6)
+    estimates = []
+    for _ in range(2000):
+        values = generator.normal(0.0, 1.0, (1, n_values))
+        estimates.append(mean_effects(in_some_episodes(values, generator, n_values)))
+    assert covered(estimates, 0.0) == pytest.approx(0.95, abs=0.015)
+
+
+def test_differences_of_entries_with_values_in_other_episodes_cover_95_percent() -> None:
+    generator = np.random.default_rng(7)
+    differences = []
+    for _ in range(2000):
+        tables = [in_some_episodes(generator.normal(0.0, 1.0, (1, 25)), generator, 25) for _ in range(2)]
+        shared = difference_effects(*tables)
+        if 2 <= shared.n_values < FEWEST_UNITS:
+            differences.append(shared)
+    assert len(differences) > 1000
+    assert covered(differences, 0.0) == pytest.approx(0.95, abs=0.015)
+
+
+def test_equal_entries_rarely_have_a_winner_by_a_kpi_that_few_episodes_have() -> None:
+    generator = np.random.default_rng(9)
+    entries = [Entry(name, [Player(name, name)], is_baseline=name == "b") for name in ("a", "b")]
+    n_winners = 0
+    for _ in range(400):
+        values = np.full((2, 1, 100), np.nan)
+        values[:, 0, generator.permutation(100)[:3]] = generator.normal(0.0, 1.0, (2, 3))
+        n_winners += analyze(entries, {"kpi/delay": list(values)}, Question("kpi/delay"))[2] is not None
+    assert 0.02 <= n_winners / 400 <= 0.08  # two equal entries: either may seem to be better, 2.5% each
+
+
+@pytest.mark.slow
+def test_intervals_of_ten_and_more_episodes_with_a_skewed_value_cover_about_95_percent() -> None:
+    generator = np.random.default_rng(8)
+    for n_values in (10, 20, 40):
+        estimates = []
+        for _ in range(N_EXPERIMENTS):
+            estimates.append(mean_effects(in_some_episodes(exponential(generator, 1, n_values), generator, n_values)))
+        assert covered(estimates, 1.0) == pytest.approx(0.95, abs=0.025)
 
 
 @pytest.mark.slow

@@ -111,12 +111,34 @@ def test_missing_values_are_left_out() -> None:
     values = np.array([[1.0, NAN, 3.0, NAN]])
     effects = mean_effects(values)
     assert (effects.estimate, effects.n_values) == (2.0, 2)
-    assert effects.episodes == pytest.approx([-2.0, 0.0, 2.0, 0.0])
+    assert effects.episodes == pytest.approx([-1.0, 1.0])
+    assert (effects.n_episodes, effects.variance) == (4, pytest.approx(statistics.variance([1.0, 3.0]) / 2))
     assert iqm_effects(values).estimate == 2.0
     assert improvement_effects(values, np.zeros((1, 4))).estimate == 1.0
     assert np.isnan(mean_effects(np.full((2, 3), NAN)).estimate)
     assert np.isnan(iqm_effects(np.full((2, 3), NAN)).estimate)
     assert mean_effects(np.full((2, 3), NAN)).n_values == 0
+
+
+def test_runs_and_episodes_without_values_do_not_change_a_variance() -> None:
+    generator = np.random.default_rng(1)
+    present = generator.normal(size=(3, 6))
+    present[0, 2] = NAN
+    values = np.full((5, 20), NAN)
+    values[np.ix_([0, 2, 3], [1, 4, 5, 11, 18, 19])] = present
+    baseline = generator.normal(size=(2, 20))
+    of_present = baseline[:, [1, 4, 5, 11, 18, 19]]
+    for found, expected in (
+        (mean_effects(values), mean_effects(present)),
+        (iqm_effects(values), iqm_effects(present)),
+        (difference_effects(values, baseline), difference_effects(present, of_present)),
+        (difference_effects(baseline, values), difference_effects(of_present, present)),
+        (improvement_effects(values, baseline), improvement_effects(present, of_present)),
+    ):
+        assert found.estimate == pytest.approx(expected.estimate)
+        assert found.episodes == pytest.approx(expected.episodes)
+        assert found.runs == expected.runs
+        assert (found.n_values, found.n_episodes, found.lacks_runs) == (6, 20, False)
 
 
 def slow_difference(ours: np.ndarray, others: np.ndarray) -> tuple[float, int]:

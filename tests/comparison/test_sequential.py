@@ -36,6 +36,21 @@ def test_one_value_has_no_confidence_sequence() -> None:
     assert confidence_sequence(mean_effects(np.array([[np.nan, 1.0]])), 100) is None
 
 
+def test_a_confidence_sequence_counts_episodes_with_a_value() -> None:
+    values = np.array([[1.0, 2.0, 3.0, 4.0]])
+    sparse = np.full((1, 50), np.nan)
+    sparse[0, [3, 8, 20, 49]] = values
+    expected = confidence_sequence(mean_effects(values), 100)
+    assert confidence_sequence(mean_effects(sparse), 100) == pytest.approx(expected)
+
+
+def test_more_episodes_are_needed_where_few_have_a_value() -> None:
+    ours = np.array([[1.0, -1.0, 1.0, 3.0]])
+    sparse = np.full((1, 12), np.nan)
+    sparse[0, 2::3] = ours
+    assert episodes_needed(difference_effects(sparse, np.zeros((1, 12)))) == 63  # 3 * 20.93
+
+
 def test_the_number_of_episodes_by_hand() -> None:
     ours = np.array([[1.0, -1.0, 1.0, 3.0]])  # differences with mean 1 and variance 8 / 3
     effects = difference_effects(ours, np.zeros((1, 4)))

@@ -83,6 +83,44 @@ def test_too_few_values_have_no_interval(values: np.ndarray) -> None:
     assert two_level_intervals([mean_effects(values), iqm_effects(values)]) == [None, None]
 
 
+@pytest.mark.parametrize("n_episodes", [5, 20, 100])
+def test_few_episodes_with_a_value_have_the_interval_of_student_for_these(n_episodes: int) -> None:
+    values = np.full((1, n_episodes), np.nan)
+    values[0, [0, 2, 3]] = [1.0, 4.0, 9.0]
+    baseline = np.full((1, n_episodes), np.nan)
+    baseline[0, [0, 1, 2]] = [3.0, 5.0, 7.0]
+    difference = difference_effects(values, baseline)
+    of_mean, of_difference = two_level_intervals([mean_effects(values), difference])
+    assert of_mean == pytest.approx(t_interval([1.0, 4.0, 9.0]))
+    assert of_difference == pytest.approx(t_interval([-2.0, -3.0]))
+    assert [degrees_of_freedom(effects) for effects in (mean_effects(values), difference)] == [2, 1]
+
+
+def test_the_bootstrap_draws_from_episodes_with_a_value() -> None:
+    generator = np.random.default_rng(4)
+    present = [generator.exponential(1.0, (1, n)) for n in (8, 9, 30)]
+    estimates = []
+    for values in present:
+        table = np.full((1, 50), np.nan)
+        table[:, generator.permutation(50)[: values.size]] = values
+        estimates.append(mean_effects(table))
+    intervals = two_level_intervals(estimates)
+    for values, interval in zip(present, intervals, strict=True):
+        alone = two_level_intervals([mean_effects(values)])[0]
+        assert interval is not None and alone is not None
+        # Resamples are those of the same number of episodes, in another order.
+        assert interval == pytest.approx(alone, abs=0.1 * (alone[1] - alone[0]))
+
+
+def test_one_of_several_runs_with_values_does_not_tell_how_runs_differ() -> None:
+    values = np.full((3, 10), np.nan)
+    values[1] = np.arange(10.0)
+    estimates = [mean_effects(values), iqm_effects(values), difference_effects(np.zeros((1, 10)), values)]
+    assert two_level_intervals(estimates) == [None, None, None]
+    values[2] = np.arange(10.0) + 1.0
+    assert None not in two_level_intervals([mean_effects(values), difference_effects(np.zeros((1, 10)), values)])
+
+
 def test_a_single_episode_does_not_tell_one_policy_from_several_runs() -> None:
     runs, policy = np.array([[1.0], [2.0], [3.0]]), np.array([[0.0]])
     assert two_level_intervals([difference_effects(runs, policy)]) == [None]

@@ -139,6 +139,54 @@ def test_references_see_what_takes_effect_in_the_end() -> None:
     assert pieces[3] == 2
 
 
+EVALUATORS = {"eval": {"n_episodes": 20, "deterministic": True}, "other": {"n_episodes": 5}}
+DATA = {"class_path": "D", "init_args": {"evaluators": EVALUATORS, "env": {"class_path": "E", "init_args": {"n": 1}}}}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        config(data={"init_args": {"evaluators": {"test": {"n_episodes": 3}}}}),
+        config(data={"evaluators": {"test": {"n_episodes": 3}}}),
+        option("--data.evaluators", "{test: {n_episodes: 3}}"),
+        option("--data.init_args.evaluators", "{test: {n_episodes: 3}}"),
+        option("--data", "{init_args: {evaluators: {test: {n_episodes: 3}}}}"),
+    ],
+)
+def test_references_do_not_see_values_in_a_dictionary_that_is_replaced(later: Piece) -> None:
+    first = config(data=DATA)
+    assert filled(first, later, option("--n", "${data.evaluators.test.n_episodes}"))[-1] == 3
+    assert filled(first, later, option("--n", "${data.env.n}"))[-1] == 1
+    with pytest.raises(ConfigurationError, match=r"refers to data\.evaluators\.eval\.n_episodes, which is not set"):
+        filled(first, later, option("--n", "${data.evaluators.eval.n_episodes}"))
+
+
+def test_references_see_the_rest_of_what_is_changed_in_part() -> None:
+    first = config(data=DATA, trainer={"max_epochs": 3, "logger": {"class_path": "L", "init_args": {"a": 1}}})
+    later = [
+        option("--data.evaluators.eval.n_episodes", "7"),
+        config(data={"init_args": {"env": {"init_args": {"m": 2}}}}, trainer={"max_steps": 9}),
+        config(data={"env": {"k": 3}}),
+        option("--trainer.logger.init_args.b", "2"),
+        option("--data.init_args.env", "{init_args: {l: 4}}"),
+    ]
+    values = {
+        "data.evaluators.eval": {"n_episodes": 7, "deterministic": True},
+        "data.evaluators.other.n_episodes": 5,
+        "data.env.init_args": {"n": 1, "m": 2, "k": 3, "l": 4},
+        "trainer.max_epochs": 3,
+        "trainer.logger.init_args": {"a": 1, "b": 2},
+    }
+    for key, value in values.items():
+        assert filled(first, *later, option("--x", f"${{{key}}}"))[-1] == value
+
+
+def test_arguments_of_a_replaced_class_are_kept_as_the_new_class_may_have_them() -> None:
+    first = config(model={"class_path": "M", "init_args": {"lr": 1, "networks": {"class_path": "N"}}})
+    later = option("--model", "{class_path: K, init_args: {gamma: 2}}")
+    assert filled(first, later, option("--x", "${model.lr}"), option("--y", "${model.gamma}"))[2:] == [1, 2]
+
+
 def test_references_lead_to_references_and_into_components() -> None:
     (content,) = filled(
         config(a="${b}", b="${c.d}", c={"init_args": {"d": {"e": "${f}"}}}, f=1, g="${c.init_args.d.e}")

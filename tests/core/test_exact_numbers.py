@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maze_pl.core.exact_numbers import first_changed
+from maze_pl.core.exact_numbers import first_beyond, first_changed, overflow_of
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 
@@ -25,8 +25,9 @@ def test_integers_are_compared_with_the_limits_of_the_type(source: str, target: 
     possible = st.sampled_from([number for number in near if known.min <= number <= known.max])
     numbers = data.draw(st.lists(st.one_of(possible, st.integers(known.min, known.max)), max_size=4))
     outside = [number for number in numbers if not limits.min <= number <= limits.max]
-    found = first_changed(np.array(numbers, source), np.dtype(target))
-    assert found == (outside[0] if outside else None)
+    for find in (first_changed, first_beyond):
+        found = find(np.array(numbers, source), np.dtype(target))
+        assert found == (outside[0] if outside else None)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,20 @@ def test_fractions_and_other_types(numbers: Any, dtype: str, expected: Any) -> N
 
 def test_a_value_that_is_not_a_number() -> None:
     assert np.isnan(first_changed(np.array([1.0, np.nan]), np.dtype(np.int64)))
+
+
+@given(
+    numbers=st.lists(st.floats(-1e6, 1e6, width=32) | st.sampled_from([127.9, 128.0, -128.9, -129.0])),
+    target=st.sampled_from(["int8", "uint8", "int16", "uint16"]),
+)
+def test_fractions_are_cut_off_before_floats_are_compared_with_limits(numbers: list[float], target: str) -> None:
+    limits = np.iinfo(target)
+    outside = [number for number in numbers if not limits.min <= int(number) <= limits.max]
+    assert first_beyond(np.array(numbers), np.dtype(target)) == (outside[0] if outside else None)
+
+
+def test_an_overflow_is_described() -> None:
+    assert overflow_of(np.array([1.5, 2.5]), np.dtype(np.int8)) is None
+    assert overflow_of(np.array([1e300]), np.dtype(np.float32)) is None
+    expected = "has the value 200, which its type int8 cannot hold; declare a space of type uint8"
+    assert overflow_of(np.array([1, 200], np.uint8), np.dtype(np.int8)) == expected

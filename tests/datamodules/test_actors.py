@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.core.batches import Rollout
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.datamodules import ActorDataModule, RolloutEvaluator
 from maze_pl.envs import PendulumArrayEnv
 from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper
@@ -177,6 +179,19 @@ def test_lag_stays_within_what_is_promised(
         assert fills[0] == 0.0 and min(fills[2:]) > 0.4, "a learner that is slow finds a queue that is full"
 
 
+def test_lag_is_measured_also_after_another_policy_was_evaluated() -> None:
+    class Baseline(pl.Callback):
+        def on_fit_start(self, trainer: Any, module: Any) -> None:
+            data.evaluate("eval", RandomPolicy({key: step.action_space for key, step in data.spec.steps.items()}))
+
+    data = make(ProcessEngine(2), queue_out_of_sync_factor=3, evaluators={"eval": RolloutEvaluator(2)}, epoch_length=8)
+    learner = Learner(0.1)
+    trainer = make_trainer()
+    trainer.callbacks.append(Baseline())
+    trainer.fit(learner, data)  # compares the lag that is measured with the weights that acted
+    assert max(max(lags) for lags in learner.lags) >= 1
+
+
 def test_rollouts_are_learned_from_in_the_order_of_turns_and_none_is_lost(tmp_path: Path) -> None:
     options: dict[str, Any] = {"num_actors": 3, "actors_batch_size": 2, "queue_out_of_sync_factor": 2}
     evaluators = {"evaluators": EVAL}
@@ -250,6 +265,30 @@ def test_before_a_checkpoint_what_is_under_way_is_finished_and_learned_from_late
     whole = stream(expected.rollouts, 2)[0]
     places = [place for place in range(0, len(whole), 2) if whole[place : place + 4] == at]
     assert [place // 10 for place in places] == [4]
+    # nothing that was kept of earlier acts may be continued
+    first, *others = [rollout.starting for rollout in resumed.rollouts]
+    assert first is not None and first.all()
+    assert others and not any(starting.any() for starting in others if starting is not None)
+
+
+def test_what_was_collected_ahead_is_also_marked_in_a_checkpoint_after_the_end(tmp_path: Path) -> None:
+    for engine, is_ahead in ((ProcessEngine(2), True), (InProcessEngine(), False)):
+        trainer = make_trainer(1)
+        trainer.fit(Learner(), make(engine, queue_out_of_sync_factor=2))
+        trainer.save_checkpoint(tmp_path / "run.ckpt")
+        # in this process some actors are asked only after the next checkpoint
+        options: dict[str, Any] = {"actors_batch_size": 1, "queue_out_of_sync_factor": 4, "epoch_length": 1}
+        path = tmp_path / "run.ckpt"
+        starting = []
+        for max_epochs in (5, 6):
+            trainer, learner = make_trainer(max_epochs), Learner()
+            trainer.fit(learner, make(**options), ckpt_path=path, weights_only=True)
+            path = tmp_path / f"{max_epochs}.ckpt"
+            trainer.save_checkpoint(path)
+            for rollout in learner.rollouts:
+                assert rollout.starting is not None
+                starting.append(rollout.starting.tolist())
+        assert starting[:2] == [[is_ahead]] * 2
 
 
 def test_a_worker_that_is_killed_is_replaced_and_all_env_steps_are_there(tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ EVALUATORS = {"eval": RolloutEvaluator(7, n_envs=4), "noisy": RolloutEvaluator(6
 def acting(data: RolloutDataModule, policy: Any) -> RolloutDataModule:
     """The data module in the hands of a trainer that trains a policy."""
     module = SimpleNamespace(policy=policy)
-    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1, ckpt_path=None)
+    data.trainer = SimpleNamespace(
+        lightning_module=module, global_rank=0, world_size=1, ckpt_path=None, interrupted=False
+    )
     return data
 
 

@@ -34,7 +34,9 @@ def make_data(env: Any = Drift, policy: Any = None, **options: Any) -> Populatio
     requirements = DataRequirements(noise_stddev=0.5)
     module = SimpleNamespace(policy=policy or Counter(), data_requirements=lambda: requirements)
     loop = SimpleNamespace(total_batch_idx=-1)
-    data.trainer = SimpleNamespace(lightning_module=module, fit_loop=loop, global_rank=0, world_size=1, ckpt_path=None)  # type: ignore[assignment]
+    data.trainer = SimpleNamespace(
+        lightning_module=module, fit_loop=loop, global_rank=0, world_size=1, ckpt_path=None, interrupted=False
+    )  # type: ignore[assignment]
     return data
 
 

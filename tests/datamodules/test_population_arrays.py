@@ -16,10 +16,16 @@ from maze_pl.core.training_data import DataRequirements
 from maze_pl.datamodules import PopulationDataModule
 from maze_pl.envs import CartPoleArrayEnv, PendulumArrayEnv
 from maze_pl.envs.cutting_2d import StructuredCutting2DArrayEnvironment
-from maze_pl.envs.wrappers import ObservationNormalizationWrapper, RewardScalingWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import (
+    ObservationNormalizationWrapper,
+    RandomResetWrapper,
+    RewardScalingWrapper,
+    TimeLimitWrapper,
+)
 from maze_pl.modules import ES
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from tests.datamodules.probe import next_batch
+from tests.envs.arrays.walks import N_STEPS, PriceOfSimulationWrapper, WalkArrayEnv, make_walk, price_after
 from tests.equality import assert_equal
 
 CYCLE = [(1, 2), (2, 2), (1, 1)]
@@ -39,9 +45,13 @@ class OneByOne(PopulationDataModule):
         return False
 
 
-def make(kind: type[PopulationDataModule], name: str, **options: Any) -> PopulationDataModule:
+def make(kind: type[PopulationDataModule], name: str, **options: Any) -> Any:
     """In the hands of a trainer that trains a policy."""
-    env, wrappers = ENVS[name]
+    return make_around(kind, *ENVS[name], **options)
+
+
+def make_around(kind: type[PopulationDataModule], env: Any, wrappers: list[Any], **options: Any) -> Any:
+    """The same around any environment."""
     defaults: dict[str, Any] = {"evaluators": {}, "n_rollouts_per_update": 12, "shared_noise_table_size": 100_000}
     data = kind(env, wrappers, seed=3, **{**defaults, **options})
     nets = [partial(FlattenConcatPolicyNet, non_lin=torch.nn.Tanh, hidden_units=[8]) for _ in data.spec.step_keys]
@@ -237,3 +247,42 @@ def test_policies_play_one_after_the_other_while_a_sub_step_is_frozen(
     assert_follows_frozen(data, "structured with masks", [[], first, []])
     text = caplog.text + capsys.readouterr().err
     assert text.count("network of sub-step 0 has no trainable parameters") == 1 + 1  # here, and in the new run
+
+
+@pytest.mark.parametrize("options", [{}, {"deterministic": False}, {"max_steps": 7}])
+def test_wrappers_that_change_the_simulation_do_so_in_policies_that_play_one_after_the_other(
+    options: dict[str, Any],
+) -> None:
+    wrappers = [PriceOfSimulationWrapper, partial(RewardScalingWrapper, scale=0.5)]
+    options = {"n_rollouts_per_update": 6, **options}
+    data = [make_around(PopulationDataModule, form, wrappers, **options) for form in (make_walk, WalkArrayEnv)]
+    single, arrays = (batches(one) for one in data)
+    for batch, expected in zip(arrays, single, strict=True):
+        assert batch.returns.tolist() == expected.returns.tolist()
+        assert_equal([one.statistics for one in batch.summaries], [one.statistics for one in expected.summaries])
+    (state,) = data[1].wrapper_statistics().values()
+    assert state == {"merged": sum(batch.env_steps for batch in arrays), "added": 0}
+    n_steps = options.get("max_steps", N_STEPS)
+    for batch, price in zip(arrays, map(price_after, range(0, 18 * n_steps, 6 * n_steps)), strict=True):
+        assert (batch.returns / (0.5 * price)).ge(n_steps).all()  # each step is paid the price, or twice as much
+        assert (batch.returns / (0.5 * price)).le(2 * n_steps).all()
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "engine", "message"),
+    [
+        (
+            [partial(RandomResetWrapper, min_skip_steps=0, max_skip_steps=2)],
+            None,
+            "RandomResetWrapper .* no array",
+        ),
+        ([], InProcessEngine(step_timeout=60), "step_timeout cannot interrupt an array environment"),
+    ],
+)
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_population_refuses_what_array_environments_cannot_do(
+    wrappers: list[Any], engine: Any, message: str, deterministic: bool
+) -> None:
+    data = make_around(PopulationDataModule, CartPoleArrayEnv, wrappers, engine=engine, deterministic=deterministic)
+    with pytest.raises(ValueError, match=message):
+        next_batch(data)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import torch
 from gymnasium import spaces
 from lightning_fabric.utilities import move_data_to_device
 
+from maze_pl.collect.engines import Engine, InProcessEngine, ProcessEngine
 from maze_pl.collect.state_tensors import from_tensors
 from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
@@ -26,11 +29,13 @@ from tests.datamodules.probe import (
     NORMALIZED,
     SCALE,
     WRAPPERS,
+    Probe,
     equal,
     evaluation_envs,
     fit,
     learned,
     make_data,
+    make_trainer,
     validate,
 )
 
@@ -241,6 +246,32 @@ def test_evaluation_has_environments_and_seeds_of_its_own() -> None:
     assert log.closed == len(log.seeds)
 
 
+@pytest.mark.parametrize("engine", [InProcessEngine(), pytest.param(ProcessEngine(1), marks=pytest.mark.slow)])
+def test_an_engine_that_another_data_module_has_started_is_refused(engine: Engine) -> None:
+    options: dict[str, Any] = {"engine": engine, "evaluators": EVAL}
+    data, other = make_data(**options), make_data(seed=4, **options)
+    policy = Probe().policy
+
+    class Evaluated(Probe):
+        def training_step(self, batch: Any, batch_idx: int) -> None:
+            super().training_step(batch, batch_idx)
+            other.evaluate("eval", policy)
+
+    class Saved(Evaluated):
+        def training_step(self, batch: Any, batch_idx: int) -> None:
+            super().training_step(batch, batch_idx)
+            data.state_dict()  # would be that of the other environments
+
+    for module in (Evaluated(), Saved()):
+        with pytest.raises(ValueError, match=r"started by another data module, .* give each data module its own"):
+            make_trainer().fit(module, data)
+        other.teardown("validate")
+    expected = [fit(make_data(seed=seed)).rollouts for seed in (3, 4)]
+    for _ in range(2):  # one run after the other may have it
+        for one, rollouts in zip((data, other), expected, strict=True):
+            assert equal(fit(one).rollouts, rollouts)
+
+
 def test_any_policy_can_be_evaluated() -> None:
     data = make_data(evaluators=EVAL)
     fitted = fit(data)
@@ -313,6 +344,38 @@ def test_return_statistics_are_merged_after_each_rollout_in_the_order_of_the_env
     _, reward, *_ = env.step({"action": np.ones(1, np.float32)})
     assert reward == pytest.approx((start + 1) / everything.std(), rel=1e-6)
     assert module.returns()[0][0] == sum(log.rewards[2 + n_envs][0])  # the environment's own, as it was given
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_statistics_begin_again_with_another_module(is_warm: bool) -> None:
+    def make(**options: Any) -> RolloutDataModule:
+        data: RolloutDataModule = make_data(**WRAPPERS, **options)
+        if is_warm:
+            data.warm_start(earlier.wrapper_statistics())
+        return data
+
+    earlier = make_data(seed=8, **WRAPPERS)
+    fit(earlier)
+    fresh, data = make(), make()
+    expected = fit(fresh)
+    for _ in range(2):
+        assert equal(fit(data).rollouts, expected.rollouts)
+        assert str(data.wrapper_statistics()) == str(fresh.wrapper_statistics())
+    copied = copy.deepcopy(data)
+    assert equal(fit(copied).rollouts, expected.rollouts)
+
+
+def test_statistics_go_on_with_the_same_module_and_with_a_checkpoint(tmp_path: Path) -> None:
+    data, module, trainer = make_data(**WRAPPERS), Probe(), make_trainer()
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "run.ckpt")
+    count = learned(data, ReturnNormalizationRewardWrapper)["base"][0]
+    make_trainer().fit(module, data)
+    assert learned(data, ReturnNormalizationRewardWrapper)["base"][0] == 2 * count == 2 * 2 * 7 * 2
+    resumed = fit(data, 2, ckpt_path=tmp_path / "run.ckpt")
+    expected = fit(make_data(**WRAPPERS), 2)
+    assert equal(resumed.rollouts, expected.rollouts[2:])
+    assert equal(fit(data, 2).rollouts, expected.rollouts)  # without the statistics of the checkpoint
 
 
 def test_evaluation_teaches_wrappers_nothing() -> None:

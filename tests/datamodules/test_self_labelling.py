@@ -153,3 +153,22 @@ def test_workers_play_the_same_episodes(tmp_path: Path) -> None:
 def test_numbers_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_data(**options)
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 2}, {"limit_train_batches": 2, "max_epochs": 1}])
+def test_a_fit_after_one_that_ended_within_an_epoch_plays_its_own_episodes(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    _, expected = trained(make_data(), tmp_path, max_epochs=1)
+    data = make_data()
+    pl.seed_everything(7, verbose=False)
+    other = BC(spec=data.spec)
+    with torch.no_grad():
+        for parameter in other.policy.parameters():
+            parameter.mul_(40)  # so that it plays otherwise
+    make_trainer(tmp_path, **options).fit(other, data)
+    assert data.episodes.records, "the epoch was not over"
+    _, found = trained(data, tmp_path, max_epochs=1)
+    assert_equal([batch.acts for batch in found], [batch.acts for batch in expected])
+    assert found[0].measures == expected[0].measures
+    assert len(found[0].summaries) == len(expected[0].summaries) == 15

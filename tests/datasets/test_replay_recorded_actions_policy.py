@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,37 @@ def test_each_row_gets_what_its_episode_has_at_its_act() -> None:
     place = int((record.key_index[:5] == record.key_index[5]).sum())
     for head, values in policy.act(batch).action.items():
         np.testing.assert_array_equal(values, record.action[key][head][place : place + 1])
+
+
+class Counted(np.ndarray[Any, Any]):
+    """An array that counts the entries that are read in slices."""
+
+    n_read = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            Counted.n_read += len(range(*place.indices(len(self))))
+        return super().__getitem__(place)
+
+
+def test_replaying_an_episode_reads_it_once() -> None:
+    (played,) = rollout(hierarchy.make_env, "random", 1)
+    record = played.spaces
+    assert record is not None
+    n_acts = len(record)
+    assert n_acts > 10
+    taken = {key: 0 for key in record.spec.step_keys}
+    record.key_index = record.key_index.view(Counted)
+    Counted.n_read = 0
+    policy = ReplayRecordedActionsPolicy([record])
+    for act in range(n_acts):
+        key = record.spec.step_keys[record.key_index[act]]
+        index = np.array([act])
+        batch = PolicyBatch(key, {}, record.agent_id[act : act + 1], None, None, None, np.zeros(1, np.int64), index)
+        for head, values in policy.act(batch).action.items():
+            np.testing.assert_array_equal(values[0], record.action[key][head][taken[key]])
+        taken[key] += 1
+    assert Counted.n_read <= 2 * n_acts
 
 
 def test_the_act_of_another_actor_is_refused() -> None:

@@ -23,6 +23,8 @@ from maze_pl.envs.cutting_2d import (
     maze_env_factory,
     struct_env_factory,
 )
+from maze_pl.envs.job_shop import structured_job_shop_factory
+from maze_pl.envs.vehicle_routing import structured_vehicle_routing_factory
 from maze_pl.envs.wrappers import (
     DictActionWrapper,
     DictObservationWrapper,
@@ -55,6 +57,7 @@ from maze_pl.perception import (
     TemplateModelComposer,
 )
 from tests.deployment.replaying import require_same_decisions, untrained
+from tests.deployment.state_rules import LastRowPolicy
 from tests.envs.split_steps import BidFirstWrapper, make_auction_env
 from tests.envs.structured_example import TwoHalvesWrapper, make_heap_env
 from tests.structured.catalogue import every_environment
@@ -167,6 +170,25 @@ def test_cutting_2d(name: str, skips: bool) -> None:
 
 def test_a_policy_that_reads_the_state() -> None:
     require_same_decisions(CUTTING["flat"], policy=GreedyCuttingPolicy(CUTTING["flat"]().action_spaces_dict))
+
+
+CHOOSING: dict[str, tuple[Callable[[], Any], LastRowPolicy]] = {
+    "an operation": (
+        partial(structured_job_shop_factory, ["random(5x4, alternatives=3)"]),
+        LastRowPolicy("job", "alternative"),
+    ),
+    "a customer": (
+        partial(structured_vehicle_routing_factory, ["random(20)"], n_vehicles=3),
+        LastRowPolicy("vehicle", "node"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHOOSING)
+def test_a_rule_that_gets_another_state_in_each_sub_step(case: str) -> None:
+    make_env, rule = CHOOSING[case]
+    deployment = require_same_decisions(make_env, policy=rule, max_steps=40)
+    assert not deployment.needs_actor, "both sub-steps are decided in one call"
 
 
 def test_sub_steps_of_wrappers() -> None:

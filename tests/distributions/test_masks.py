@@ -14,6 +14,7 @@ from maze_pl.distributions import (
     BernoulliProbabilityDistribution,
     CategoricalProbabilityDistribution,
     DiagonalGaussianProbabilityDistribution,
+    EpsilonGreedyProbabilityDistribution,
     MultiCategoricalProbabilityDistribution,
 )
 from maze_pl.perception import ActionMaskingBlock
@@ -78,6 +79,47 @@ def test_where_nothing_is_allowed_every_option_is_equally_likely():
         torch.tensor([5.0, 0.0, -3.0]), spaces.Discrete(3), mask=torch.zeros(3)
     )
     assert distribution.entropy().item() == pytest.approx(math.log(3))
+
+
+CONFLICTING = {
+    "categorical": (CategoricalProbabilityDistribution, spaces.Discrete(4), [[0, 1, 2, 3]]),
+    "multi_categorical": (
+        MultiCategoricalProbabilityDistribution,
+        spaces.MultiDiscrete([4, 3]),
+        [[0, 1, 2, 3], [4, 5, 6]],
+    ),
+    "epsilon_greedy": (EpsilonGreedyProbabilityDistribution, spaces.Discrete(4), [[0, 1, 2, 3]]),
+    "epsilon_greedy_choices": (
+        EpsilonGreedyProbabilityDistribution,
+        spaces.MultiDiscrete([4, 3]),
+        [[0, 1, 2, 3], [4, 5, 6]],
+    ),
+}
+
+
+@pytest.mark.parametrize("by_network", [float(torch.finfo(torch.float32).min), -math.inf])
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("name", CONFLICTING)
+def test_a_mask_holds_if_the_network_masks_all_that_it_allows(name, temperature, by_network):
+    kind, space, choices = CONFLICTING[name]
+    n_options = sum(len(choice) for choice in choices)
+    logits = torch.randn(2_000, n_options, generator=torch.Generator().manual_seed(0))
+    logits[:, 1:3] = by_network
+    mask = torch.ones(2_000, n_options)
+    mask[:, [0, 3]] = 0
+    distribution = kind(logits, space, temperature, mask)
+    distribution.exploration = 0.5
+    if not name.startswith("epsilon"):
+        expected = torch.tensor([0.0, 0.5, 0.5, 0.0]).expand(2_000, 4)
+        torch.testing.assert_close(distribution.log_probs_of_options().exp()[:, :4], expected)
+        other = kind(torch.zeros(2_000, n_options), space)
+        assert torch.isinf(other.kl(distribution)).all()
+    sample = distribution.sample(torch.Generator().manual_seed(1)).reshape(2_000, -1)
+    assert set(sample[:, 0].tolist()) <= {1, 2}  # a low temperature leaves only the best one of the greedy
+    assert distribution.deterministic_sample().reshape(2_000, -1)[0, 0] in (1, 2)
+    free = kind(logits, space, temperature, torch.ones_like(mask))
+    free.exploration = 0.5
+    assert set(free.sample(torch.Generator().manual_seed(1)).reshape(2_000, -1)[:, 0].tolist()) <= {0, 3}
 
 
 @pytest.mark.parametrize("name", MASKABLE)

@@ -92,6 +92,40 @@ def test_an_episode_that_its_environment_truncates_is_truncated() -> None:
     assert not any(act[5] or act[6] for act in acts[:-1])
 
 
+class Returning(Runners):
+    """`early_1` ends after one step, comes back after the second, and ends again after the third."""
+
+    def step(self, actions: dict[str, int]) -> Any:
+        self.time += 1
+        rewards = {agent: 10.0 * self.possible_agents.index(agent) + actions[agent] for agent in self.agents}
+        ends = {agent: self.time in ((1, 3) if agent == "early_1" else (4,)) for agent in self.agents}
+        cuts = dict.fromkeys(self.agents, False)
+        infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+        before = self.agents
+        self.agents = [agent for agent in self.possible_agents if not ends.get(agent, agent == "early_1")]
+        if self.time == 2:
+            self.agents = self.possible_agents[:]
+        if self.time == 4:
+            self.agents = []
+        for agent in self.agents:
+            if agent not in before:
+                rewards[agent], ends[agent], cuts[agent], infos[agent] = 0.0, False, False, {}
+        observed = {agent: np.full(1, self.time, np.float32) for agent in {*before, *self.agents}}
+        return observed, rewards, ends, cuts, infos
+
+
+def test_an_agent_that_comes_back_has_a_last_turn_after_each_end() -> None:
+    acts = play(PettingZooMazeEnv(Returning()), 1)
+    late, early = [ActorID("late", number) for number in (0, 1)], ActorID("early", 0)
+    dones: dict[ActorID, list[bool]] = {}
+    for actor, _, is_done, *_ in acts:
+        dones.setdefault(actor, []).append(is_done)
+    assert dones[early] == [False, True, False, True]
+    # `late_0` acts before the step that ends its episode, which is the end of all
+    assert [sum(dones[actor]) for actor in late] == [0, 1]
+    assert [len(dones[actor]) for actor in late] == [4, 4]
+
+
 class OneIsCut(Runners):
     """`early_1` is truncated after two steps, not terminated."""
 

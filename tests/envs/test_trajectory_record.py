@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ from maze_pl.envs import (
     StateTrajectoryRecord,
     TrajectoryFiles,
     read_trajectories,
+    trajectory_files,
     trajectory_record,
 )
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, TrajectoryRecordingWrapper
 from maze_pl.records.framing import write_record
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from maze_pl.system.deferred_files import DeferredFiles
 from tests.envs.scripted import NOTHING, Scripted
 
 
@@ -125,6 +129,7 @@ def test_names_of_episodes_do_not_lead_out_of_the_folder(tmp_path: Path) -> None
 def test_a_killed_process_leaves_a_file_that_is_read_and_gone_on_with(tmp_path: Path) -> None:
     code = """
 import sys
+import threading
 from maze_pl.envs import GymMazeEnv, TrajectoryFiles
 from maze_pl.config.messages import message_of
 from maze_pl.envs.wrappers import SpacesRecordingWrapper
@@ -209,6 +214,34 @@ def test_an_episode_that_another_run_continues_or_repeats_replaces_its_file(kind
     assert lengths(tmp_path) == {"": [2], "-2": [4]}
     choose(kind, tmp_path, (1, "011"))  # is not as long
     assert lengths(tmp_path) == {"": [2], "-2": [4], "-3": [3]}
+
+
+@pytest.mark.parametrize("kind", [SpacesRecordingWrapper, TrajectoryRecordingWrapper])
+def test_other_episodes_that_processes_write_at_the_same_time_have_other_files(
+    kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    are_written, synchronize = threading.Event(), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        assert are_written.wait(30)
+        synchronize(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    processes = [DeferredFiles(), DeferredFiles()]  # which do not know of each other's files
+    processes[1]._numbers = itertools.count(10)  # of parts, whose names hold the number of a process
+    for files, actions in zip(processes, ("01", "100"), strict=True):
+        monkeypatch.setattr(trajectory_files, "deferred_files", lambda files=files: files)
+        env = kind.wrap(GymMazeEnv("CartPole-v1"), writer=TrajectoryFiles(str(tmp_path)))
+        env.reset(seed=1)
+        for action in actions:
+            env.step({"action": int(action)})
+        env.reset(seed=2)  # writes the first episode
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+    are_written.set()
+    for files in processes:
+        files.flush()
+    assert sorted(lengths(tmp_path).values()) == [[2], [3]]
+    assert set(lengths(tmp_path)) == {"", "-2"}
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Limits of the values that fitted Q evaluation finds."""
+"""Values that fitted Q evaluation finds, and their limits."""
 
 from __future__ import annotations
 
@@ -131,3 +131,42 @@ def test_truncated_episodes_are_warned_of_where_a_model_values_what_would_follow
         assert first == truncated
         assert second.startswith("nothing limits the values") and "gamma is 1" in second
     assert warnings("fitted_q", 1.0, rising(None)) == []
+
+
+def value_of(records: list[SpacesTrajectoryRecord], gamma: float) -> float:
+    """Value of the policy that recorded the episodes."""
+    acts = read_acts(records, records[0].spec)
+    options = FittedQOptions(n_updates=500, batch_size=256, hidden_units=16, lr=2e-3)
+    values = FittedQ(acts, policy_of(acts.spec), gamma, 0, options=options).fit(np.ones(len(records)), 0)
+    return float(values.before[:, 0].mean())
+
+
+def mean_return(records: list[SpacesTrajectoryRecord], gamma: float) -> float:
+    """Mean discounted return of the episodes, one act at a time."""
+    total = 0.0
+    for record in records:
+        for reward, time in zip(record.reward.tolist(), record.env_time.tolist(), strict=True):
+            total += gamma**time * reward
+    return total / len(records)
+
+
+@pytest.mark.parametrize(("prize", "n_steps", "gamma"), [(100.0, 1, 0.99), (-0.02, 3, 0.9)])
+def test_rare_rewards_count_by_their_probability(prize: float, n_steps: int, gamma: float) -> None:
+    records = []
+    for number in range(60):
+        acts = []
+        for time in range(n_steps):
+            is_won = (number + 7 * time) % 20 == 0  # by one of 20 acts at each time
+            acts.append((0, time, float(time), prize if is_won else 0.0))
+        records.append(record_of(number, acts, None))
+    expected = mean_return(records, gamma)
+    assert expected == pytest.approx(prize / 20 * sum(gamma**time for time in range(n_steps)))
+    assert value_of(records, gamma) == pytest.approx(expected, rel=0.2)
+
+
+def test_returns_that_differ_by_rounding_are_learned_like_others() -> None:
+    records = []
+    for number in range(20):
+        reward = 0.3 if number % 2 else 0.1 + 0.2
+        records.append(record_of(number, [(0, time, float(time), reward) for time in range(2)], None))
+    assert value_of(records, 1.0) == pytest.approx(mean_return(records, 1.0), rel=0.05)

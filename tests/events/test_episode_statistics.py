@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.events import (
     BaseEnvEvents,
     DiscreteActionEvents,
     EventRecord,
+    RunningReducer,
     define_episode_stats,
     define_epoch_stats,
     define_stats_grouping,
     define_step_stats,
 )
 from maze_pl.events.episode_statistics import EpisodeStatistics
+from maze_pl.events.pubsub import EnvironmentContext, Pubsub
 from maze_pl.events.topics import StatisticsError
 
 
@@ -119,6 +122,88 @@ def test_step_keys_read_as_substeps_and_equal_labels_are_one_group() -> None:
     }
 
 
+class StopEvents:
+    @define_epoch_stats(np.mean)
+    @define_episode_stats(sum)
+    @define_step_stats(sum, input_name="value")
+    @define_stats_grouping("place", "line")
+    def stopped(self, place: Any, line: Any, value: Any) -> None: ...
+
+
+@pytest.mark.parametrize("order", [[1, 1.0, True], [True, 1, 1.0], ["1", 1.0, 1], ["a", 1.0, True]])
+def test_equal_values_with_different_labels_are_different_groups(order: list[Any]) -> None:
+    others = [(1, 2), (1.0, 2.0), 0.0, -0.0, np.float32(0.1), torch.tensor(1), torch.tensor(0.1), None, np.int64(7), 7]
+    statistics = EpisodeStatistics()
+    expected: dict[tuple[str, ...], int] = {}
+    for step in range(3):
+        for number, place in enumerate([*order, *others, *order]):
+            for line in ("x", 0, False):
+                value = 100 * step + number
+                text = str(place.numpy()[()]) if isinstance(place, torch.Tensor) else str(place)
+                text = "0.0" if text == "-0.0" else text
+                expected[text, str(line)] = expected.get((text, str(line)), 0) + value
+                attributes = {"place": place, "line": line, "value": value}
+                statistics.receive(EventRecord(StopEvents, StopEvents.stopped, attributes, 0))
+        statistics.end_step()
+    summary = statistics.end_episode()
+    assert {key[3]: value for key, value in summary.statistics.items()} == expected
+
+
+SUMMED = [
+    ([[100, 50], [100, 50], [-128, 127]], np.int8),
+    ([[200, 255], [1, 255], [0, 0]], np.uint8),
+    ([[2**31 - 1, -(2**31)]] * 3, np.int32),
+    ([[2**32 - 1, 5]] * 3, np.uint32),
+    ([[1, 2], [3, 4]], np.int64),
+    ([[True, False], [True, True]], np.bool_),
+    ([[0.1, 1e8], [0.1, 1.0]], np.float32),
+    ([[0.1, 1000.0], [0.1, 60000.0], [0.2, 60000.0]], np.float16),
+    ([[0.1, 1e16], [0.1, 1.0]], np.float64),
+]
+
+
+@pytest.mark.parametrize("make", [np.array, torch.from_numpy])
+@pytest.mark.parametrize("n_steps", [4, 10_004])
+@pytest.mark.parametrize(("rows", "dtype"), SUMMED, ids=[kind.__name__ for _, kind in SUMMED])
+def test_sums_of_arrays_neither_overflow_nor_lose_digits(rows: Any, dtype: Any, n_steps: int, make: Any) -> None:
+    """Against Python's numbers; sums of steps, of episodes, and of values that are passed on."""
+
+    class Sums:
+        @define_epoch_stats(np.mean, input_name="by_step", output_name="by_step")
+        @define_epoch_stats(np.mean, input_name="passed", output_name="passed")
+        @define_epoch_stats(np.mean, input_name="mean", output_name="mean")
+        @define_epoch_stats(np.mean, input_name="spread", output_name="spread")
+        @define_epoch_stats(np.mean, input_name="running", output_name="running")
+        @define_episode_stats(sum, input_name="by_step", output_name="by_step")
+        @define_episode_stats(sum, input_name="passed", output_name="passed")
+        @define_episode_stats(np.mean, input_name="passed", output_name="mean")
+        @define_episode_stats(lambda values: sum(values)[0], input_name="passed", output_name="spread")
+        @define_episode_stats(
+            RunningReducer(lambda state, values: sum(values, 0 if state is None else state), lambda state: state[0]),
+            input_name="passed",
+            output_name="running",
+        )
+        @define_step_stats(sum, input_name="value", output_name="by_step")
+        @define_step_stats(None, input_name="value", output_name="passed")
+        def fired(self, value: Any) -> None: ...
+
+    values = np.array(rows, dtype)
+    fired = [make(row) for row in values]
+    statistics = EpisodeStatistics()
+    for step in range(n_steps):
+        for row in fired if step < 4 else ():
+            statistics.receive(EventRecord(Sums, Sums.fired, {"value": row}, 0))
+        statistics.end_step()
+    results = {key[2]: value for key, value in statistics.end_episode().statistics.items()}
+    exact = values.tolist()  # Python's numbers
+    by_step = [sum(4 * [sum(row[place] for row in exact)]) for place in range(2)]
+    passed = [sum(4 * [row[place] for row in exact]) for place in range(2)]
+    assert results["by_step"].tolist() == by_step
+    assert results["passed"].tolist() == passed
+    assert results["spread"] == results["running"] == passed[0]
+    assert results["mean"] == pytest.approx(sum(passed) / (8 * len(rows)), rel=1e-15)
+
+
 def test_the_reward_is_the_sum_of_all_reward_events_in_double_precision() -> None:
     statistics = EpisodeStatistics()
     for _ in range(1000):
@@ -165,11 +250,14 @@ def test_environment_time_may_be_given() -> None:
 
 def test_arrays_are_kept_as_they_were_in_their_shape() -> None:
     statistics = EpisodeStatistics()
+    pubsub = Pubsub(EnvironmentContext())
+    events = pubsub.create_event_topic(ParcelEvents)
     position = np.array([1.0, 2.0], dtype=np.float32)
     for _ in range(3):
-        fire(statistics, "position", value=position)
-        statistics.end_step()
+        events.position(position)
         position += 1  # the environment works in place
+        statistics.receive(pubsub.drain()[0])
+        statistics.end_step()
     values = of(statistics.end_episode(), "position")
     np.testing.assert_array_equal(values, [[1, 2], [2, 3], [3, 4]])
     assert values.dtype == np.float32

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from maze_pl.events import EventLogFiles
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
@@ -61,6 +62,23 @@ def test_each_kind_of_event_has_a_file_with_its_attributes_as_columns(tmp_path: 
     assert [frame[name].dtype.kind for name in ("env_time", "weight", "axles", "late")] == ["i", "f", "i", "b"]
     assert read(tmp_path, "YardEvents.left")["env_time"].tolist() == [1]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@FORMATS
+def test_numbers_of_torch_are_numbers(tmp_path: Path, format: Any) -> None:
+    writer = EventLogFiles(str(tmp_path), format)
+    events, _ = yard(writer)
+    cargo = torch.tensor([1, 2])
+    events.arrived("a", torch.tensor(0.5), axles=torch.tensor(3), cargo=cargo, late=torch.tensor(True))
+    cargo += 1
+    events.arrived("b", torch.tensor(2.0, dtype=torch.bfloat16), cargo=torch.tensor(7.5, requires_grad=True))
+    writer.close()
+    frame = read(tmp_path, "YardEvents.arrived")
+    assert frame["weight"].tolist() == [0.5, 2.0]
+    assert frame["axles"].tolist() == [3, 2]
+    assert frame["late"].tolist() == [True, False]
+    assert frame["cargo"].tolist() == ["[1, 2]", "7.5"]
+    assert [frame[name].dtype.kind for name in ("weight", "axles", "late")] == ["f", "i", "b"]
 
 
 @FORMATS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytorch_lightning as pl
+
+from maze_pl.system import deferred_files
 
 
 class SignalAt(pl.Callback):
@@ -70,3 +73,16 @@ class FailAt(SignalAt):
 
     def _act(self) -> None:
         raise ZeroDivisionError("a mistake in a callback")
+
+
+class SlowDisk(pl.Callback):
+    """Delays the renaming of files that are written in the background, as on a slow disk."""
+
+    def setup(self, *_: Any, **__: Any) -> None:
+        rename = deferred_files.put_in_place_together
+
+        def rename_late(files: Any) -> None:
+            time.sleep(0.02 * len(files))
+            rename(files)
+
+        deferred_files.put_in_place_together = rename_late  # type: ignore[assignment]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +10,8 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from matplotlib import pyplot
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -47,15 +52,59 @@ def test_whole_numbers_have_bins_of_their_own() -> None:
     assert edges.tolist() == [-0.5, 0.5, 1.5, 2.5, 3.5]
 
 
+def require_bins_of_all(observed: np.ndarray) -> None:
+    """Check that each observed number is counted in its bin, by a count of one number at a time."""
+    counts, edges = bins(Histogram.of(observed)) or (np.zeros(0), np.zeros(0))
+    assert len(edges) == len(counts) + 1 <= 65
+    assert np.isfinite(edges).all() and all(low < high for low, high in pairwise(edges))
+    expected = [0] * len(counts)
+    for number in observed.astype(np.float64).tolist():
+        (place,) = [
+            place
+            for place, (low, high) in enumerate(pairwise(edges.tolist()))
+            if low <= number < high or number == high == edges[-1]
+        ]
+        expected[place] += 1
+    assert counts.tolist() == expected
+
+
 @pytest.mark.parametrize(
-    "observed", [np.linspace(-1, 3, 500), np.arange(1000), np.array([0.25]), np.array([1e-300, 1.0])]
+    "observed",
+    [
+        np.linspace(-1, 3, 500),
+        np.arange(1000),
+        np.array([0.25]),
+        np.array([1e-300, 1.0]),
+        np.array([0.3, 0.1 + 0.2]),
+        np.array([1.0, 1.0 + 1e-15]),
+        np.array([0.3, np.nextafter(np.float32(0.3), np.float32(1.0))], np.float32),
+        np.array([1e16, 1e16 + 2.0]),
+        np.array([1e20, 1e20]),
+        np.array([2**62, 2**62 + 1]),
+        np.array([2**53 - 1, 2**53 - 3]),
+        np.array([2**63 + 5], np.uint64),
+        np.array([-1e308, 1.5e308]),
+        np.array([5e-324, 1e-323]),
+        np.array([sys.float_info.max]),
+        np.array([False, True, True]),
+    ],
 )
 def test_bins_hold_everything_that_was_observed(observed: np.ndarray) -> None:
-    counts, edges = bins(Histogram.of(observed)) or (np.zeros(0), np.zeros(0))
-    assert counts.sum() == len(observed)
-    assert len(edges) == len(counts) + 1 <= 65
-    assert edges[0] <= observed.min() and observed.max() <= edges[-1]
-    assert (np.diff(edges) > 0).all()
+    require_bins_of_all(observed)
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
+    st.integers(0, 300),
+    st.integers(1, 20),
+)
+@settings(max_examples=100, deadline=None)
+def test_bins_hold_everything_of_any_range(numbers: list[float], n_steps: int, n_close: int) -> None:
+    close = [numbers[0]]  # few representable numbers apart
+    for _ in range(n_close):
+        close.append(close[-1] + n_steps * math.ulp(close[-1]))
+    for observed in (np.array(numbers), np.array(close)):
+        require_bins_of_all(observed[np.isfinite(observed)])
 
 
 def test_what_is_not_finite_has_no_bin() -> None:

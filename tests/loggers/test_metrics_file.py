@@ -230,7 +230,7 @@ def test_a_damaged_file_is_put_aside_before_the_first_batch(
 ) -> None:
     monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
     said: list[str] = []
-    monkeypatch.setattr("maze_pl.loggers.metrics_file.rank_zero_info", said.append)
+    monkeypatch.setattr("maze_pl.loggers.log_folder.rank_zero_info", said.append)
     (tmp_path / "metrics.csv").write_bytes(content)
     metrics = MetricsFile(str(tmp_path))
     metrics.log_graph(torch.nn.Identity())

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import wandb
 
+from maze_pl.loggers import wandb_log
 from maze_pl.loggers.wandb_log import WandbLog, is_logged_in
 from tests.run_directory import wandb_file
 
@@ -133,3 +134,39 @@ def test_a_run_of_an_earlier_version_continues_from_the_record_in_its_folder(
     monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path / "run"))
     log_loss(tmp_path / "shared", 1.0, 10, 20)
     assert ids_of(tmp_path / "shared") == {"abc": [1.0]}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff", b"{}", b'{"id": 5}', b'{"id": "abc", "logged": []}', b"[" * 100_000]
+)
+def test_a_run_whose_record_is_damaged_goes_on_as_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
+    record = tmp_path / "wandb" / "maze_pl.json"
+    record.parent.mkdir()
+    record.write_bytes(content)
+    assert wandb_log._read_record(record) is None
+    assert not record.exists() and record.with_name("maze_pl.1.json").read_bytes() == content
+    record.write_bytes(content)
+    log_loss(tmp_path, 1.0, 10, 20)
+    assert record.with_name("maze_pl.2.json").read_bytes() == content
+    whole = wandb_log._read_record(record)
+    assert whole is not None and whole[1] == {"loss": 20}
+
+
+def test_a_damaged_record_is_named_and_the_next_command_continues_the_new_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", "")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    log_loss(tmp_path, 1.0, 0, 10)
+    record = tmp_path / "wandb" / "maze_pl.json"
+    record.write_bytes(record.read_bytes()[:9])
+    with caplog.at_level("INFO"):
+        for value, step in ((2.0, 20), (3.0, 30)):
+            log_loss(tmp_path, value, step - 10, step)
+    (message,) = [entry.getMessage() for entry in caplog.records if "maze_pl.json" in entry.getMessage()]
+    assert message.endswith(f"it is now {record.with_name('maze_pl.1.json')}") and "damaged" in message
+    assert sorted(ids_of(tmp_path).values()) == [[1.0], [2.0, 3.0]]

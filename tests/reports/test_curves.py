@@ -46,6 +46,19 @@ def test_smoothing_averages_neighbours_as_far_as_there_are_any() -> None:
     assert smoothed(values, 99).tolist() == [2.25] * 4
 
 
+def test_smoothing_forgets_a_very_large_value_that_is_no_neighbour() -> None:
+    assert smoothed(np.array([1e20, 0.0, 1.0, 2.0, 3.0]), 2).tolist() == [5e19, 0.5, 1.5, 2.5, 3.0]
+    assert smoothed(np.array([1e308, 1.5e308, 0.0]), 2).tolist() == [1.25e308, 7.5e307, 0.0]
+
+
+def test_numbers_that_are_too_large_to_be_drawn_are_named(tmp_path: Path) -> None:
+    groups = grouped_runs([write_run(tmp_path / "run", 0, [1.0, -1e308])])
+    with pytest.raises(
+        ConfigurationError, match=r"run has logged a number of size 1e\+308 as '.*', .* at most 1e\+300"
+    ):
+        chart(groups, read_all(groups), RETURN, "env_steps")
+
+
 def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(tmp_path: Path) -> None:
     first = write_run(tmp_path / "a" / "seed_0", 0)
     second = write_run(tmp_path / "a" / "seed_1", 1, config={"trainer": {"max_epochs": 9}, "view": True})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
 import shlex
 import signal
 import threading
@@ -290,6 +292,20 @@ def test_the_assembled_configuration_is_that_of_the_command_line(capsys: pytest.
         main([*context.command, "--print_config"])
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["model"] == content["model"] and printed["data"] == content["data"]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_silent_context_drops_what_lightning_writes_to_the_console_of_its_import(silent: bool) -> None:
+    console = io.StringIO()
+    handler = logging.StreamHandler(console)
+    logger = logging.getLogger("lightning_fabric")
+    logger.addHandler(handler)
+    try:
+        RunContext(silent=silent).assembled()
+        assert handler.stream is console
+    finally:
+        logger.removeHandler(handler)
+    assert ("Seed set to" in console.getvalue()) == (not silent)
 
 
 def test_a_composer_is_not_given_options_that_it_does_not_have() -> None:

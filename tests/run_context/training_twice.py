@@ -1,6 +1,7 @@
 """Trains two runs on two ranks, and evaluates each. usage: python training_twice.py
 
-Writes what each rank sees to `rank_<number>.json`: directory and evaluation of each run.
+Writes what each rank sees to `rank_<number>.json`: directory and evaluation of each run, and the seed in the
+provenance that the rank shares with its processes during the run.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from maze_pl import RunContext
+from maze_pl.cli.fit import MazeCLI
+from maze_pl.core.provenance import shared_provenance
 
 OVERRIDES = {
     "trainer.devices": 2,
@@ -23,13 +27,23 @@ OVERRIDES = {
 
 def main() -> None:
     seen = []
+    provenances: list[dict[str, Any] | None] = []
+    instantiate_trainer = MazeCLI.instantiate_trainer
+
+    def note_and_instantiate(command: MazeCLI, **options: Any) -> Any:
+        provenances.append(shared_provenance())
+        return instantiate_trainer(command, **options)
+
+    MazeCLI.instantiate_trainer = note_and_instantiate  # type: ignore[method-assign]
     for seed in (1, 2):
         context = RunContext(
             configuration="a2c_cartpole", silent=True, overrides={**OVERRIDES, "seed_everything": seed}
         )
         context.train(n_epochs=1)
         directory = context.run_directory.resolve()
-        seen.append({"directory": str(directory), "return": context.evaluate()["eval/return"]})
+        provenance = provenances[-1] or {}
+        result = context.evaluate()["eval/return"]
+        seen.append({"directory": str(directory), "return": result, "seed": provenance.get("seed")})
     Path(f"rank_{os.environ.get('LOCAL_RANK', '0')}.json").write_text(json.dumps(seen), encoding="utf-8")
 
 

@@ -9,10 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import torch
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import WandbLog
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.checkpoint import CHECKPOINT_FORMAT
 from maze_pl.runs import run_directory
 from tests.run_directory import wandb_file
 from tests.run_directory.command import SMALL, TWO_EPISODES, maze_pl
@@ -118,15 +120,42 @@ def test_a_run_with_checkpoints_elsewhere_is_resumed_from_them(
     assert "--last_checkpoint.dirpath kept of the run ../run does not exist" in capsys.readouterr().err
 
 
-def test_a_run_that_has_lost_its_last_checkpoint_is_not_started_again(project: Path) -> None:
-    folder = project / "run" / "checkpoints"
-    folder.mkdir(parents=True)
-    (folder / "best.ckpt").write_bytes(b"best")
-    with pytest.raises(
-        ConfigurationError, match=r"run/checkpoints/last.ckpt, is missing: .* --ckpt_path run/checkpoints/best.ckpt"
-    ):
+def written_checkpoint(path: Path, env_steps: int) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({"state_dict": {}, "maze_pl": {"format": CHECKPOINT_FORMAT, "env_steps": env_steps}}, path)
+    return str(path)
+
+
+def logged(*steps: int) -> None:
+    Path("run", "metrics.csv").write_text("\n".join(["step", *map(str, steps), ""]), encoding="utf-8")
+
+
+def test_a_run_that_has_lost_its_last_checkpoint_is_not_started_again() -> None:
+    best = written_checkpoint(Path("run", "checkpoints", "best.ckpt"), 200)
+    logged(200, 400)  # after best.ckpt, there had been a last.ckpt
+    lost = r"run/checkpoints/last.ckpt, is missing: .* --ckpt_path run/checkpoints/"
+    with pytest.raises(ConfigurationError, match=f"{lost}best.ckpt"):
         run_directory.last_checkpoint("run")
-    (folder / "best.ckpt").unlink()
+    Path(best).rename("run/checkpoints/mine.ckpt")
+    with pytest.raises(ConfigurationError, match=f"{lost}mine.ckpt"):
+        run_directory.last_checkpoint("run")
+    Path("run/checkpoints/mine.ckpt").unlink()
+    assert run_directory.last_checkpoint("run") is None
+
+
+@pytest.mark.parametrize("folder", [None, "elsewhere"])
+def test_a_run_that_was_killed_before_its_first_last_checkpoint_continues_from_the_best(folder: str | None) -> None:
+    best = written_checkpoint(Path(folder or "run/checkpoints", "best.ckpt"), 200)
+    Path("run").mkdir(exist_ok=True)
+    assert run_directory.last_checkpoint("run", best_folder=folder) == best
+    logged(100, 200)
+    assert run_directory.last_checkpoint("run", best_folder=folder) == best
+    last = written_checkpoint(Path("run/checkpoints/last.ckpt"), 200)
+    assert run_directory.last_checkpoint("run", best_folder=folder) == last
+
+
+def test_a_run_that_was_killed_in_its_first_epoch_starts_again_in_spite_of_other_checkpoints() -> None:
+    written_checkpoint(Path("run", "checkpoints", "step=10.ckpt"), 50)
     assert run_directory.last_checkpoint("run") is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from maze_pl.runs.checkpoint import (
     wrapper_statistics_in,
     write_checkpoint,
 )
+from maze_pl.system import deferred_files
 
 
 def test_a_flipped_bit_of_a_checkpoint_is_found_or_changes_nothing(tmp_path: Path) -> None:
@@ -159,3 +161,23 @@ def test_a_checkpoint_that_a_link_names_is_not_overwritten(tmp_path: Path) -> No
     write_checkpoint(cast(Any, FakeTrainer()), tmp_path / "last.ckpt")
     found = {path.name: (path.is_symlink(), path.read_bytes()) for path in tmp_path.iterdir()}
     assert found == {"epoch=3.ckpt": (False, b"earlier"), "last.ckpt": (False, b"new")}
+
+
+def test_files_that_were_written_before_a_checkpoint_have_their_names_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = deferred_files.put_in_place_together
+
+    def slow_rename(files: Any) -> None:
+        time.sleep(0.1)
+        rename(files)
+
+    class Trainer(FakeTrainer):
+        def save_checkpoint(self, path: Path, weights_only: bool) -> None:
+            assert (tmp_path / "episode").read_bytes() == b"recorded"
+            super().save_checkpoint(path, weights_only)
+
+    monkeypatch.setattr(deferred_files, "put_in_place_together", slow_rename)
+    deferred_files.deferred_files().write(tmp_path / "episode", b"recorded")
+    write_checkpoint(cast(Any, Trainer()), tmp_path / "last.ckpt")
+    assert (tmp_path / "last.ckpt").read_bytes() == b"new"

@@ -80,3 +80,14 @@ def test_an_estimate_of_one_value_has_no_intervals() -> None:
     assert estimate([1.0, 2.0, 6.0]).mean == statistics.fmean([1.0, 2.0, 6.0])
     with pytest.raises(ValueError, match="at least one number is needed"):
         estimate([])
+
+
+def test_very_large_numbers_have_the_estimate_of_smaller_ones() -> None:
+    values = [2.0, 1.0, 7.0, 4.0, 5.0, 3.0]
+    small, large = estimate(values), estimate([value * 2.0**1020 for value in values])
+    assert large.mean == pytest.approx(small.mean * 2.0**1020)
+    assert large.iqm == pytest.approx(small.iqm * 2.0**1020)
+    assert small.mean_interval is not None and large.mean_interval is not None
+    assert small.iqm_interval is not None and large.iqm_interval is not None
+    assert large.mean_interval == pytest.approx([end * 2.0**1020 for end in small.mean_interval])
+    assert large.iqm_interval == pytest.approx([end * 2.0**1020 for end in small.iqm_interval])

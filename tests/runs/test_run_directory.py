@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,9 +14,10 @@ from maze_pl.runs.run_directory import claimed, require_empty, run_directory
 
 TRAINED = ["config.yaml", "run.log"]
 PLAYED = ["config.yaml", "command.txt", "episodes.csv"]
+CONTINUE = "or continue its run with `maze-pl fit --resume {path}`, in Python with RunContext(run_dir='{path}')"
 CASES: list[tuple[list[str], bool, str]] = [
-    (TRAINED, True, "choose another one, or continue its run with `maze-pl fit --resume {path}`"),
-    (["config.yaml", "checkpoints/last.ckpt"], True, "or continue its run with `maze-pl fit --resume {path}`"),
+    (TRAINED, True, f"choose another one, {CONTINUE}"),
+    (["config.yaml", "checkpoints/last.ckpt"], True, CONTINUE),
     (["seeds.json"], True, "or continue its run with `maze-pl fit --resume {path}`"),
     (["sweep.yaml"], True, "or continue its sweep with `maze-pl sweep --resume {path}`"),
     (PLAYED, True, "the run directory {path} is not empty: choose another one"),
@@ -51,3 +54,27 @@ def test_a_directory_belongs_to_one_process_and_keeps_its_lock_if_it_is_used_aga
         with pytest.raises(ConfigurationError, match=r"is in use: process \d+ writes to it"), claimed(tmp_path):
             pass
     assert (tmp_path / ".lock").exists() == keeps_lock_file
+
+
+def test_incomplete_files_of_killed_processes_are_removed_but_no_folder_of_a_comparison(tmp_path: Path) -> None:
+    (tmp_path / ".metrics.csv.1.part").touch()
+    (tmp_path / ".comparison.1.part").mkdir()
+    with claimed(tmp_path):
+        assert sorted(path.name for path in tmp_path.glob(".*.part")) == [".comparison.1.part"]
+
+
+def test_incomplete_files_in_subfolders_are_removed_if_their_processes_have_ended(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = [f"trajectories/.a.spaces.{ended.pid}-3.part", f"states/deeper/.a.b.{ended.pid}.part"]
+    kept = [
+        *(f"trajectories/.a.spaces.{os.getppid()}-3.part", f"trajectories/a.{ended.pid}.part", "states/.a.x.part"),
+        *(f"states/.{ended.pid}.part", f"seed_3/trajectories/.a.{ended.pid}.part", "seed_3/.lock"),
+    ]
+    for name in (*left, *kept):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    with claimed(tmp_path):
+        pass
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {*kept, ".lock"}

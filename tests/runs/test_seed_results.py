@@ -31,6 +31,26 @@ def test_values_are_of_the_last_and_the_best_evaluation(tmp_path: Path) -> None:
     }
 
 
+def test_a_kpi_that_the_last_evaluation_lacks_has_no_value(tmp_path: Path) -> None:
+    path = write_metrics(tmp_path, "100,1.0,5.0,0.4", "200,2.0,9.0,0.3", "300,3.0,7.0,", "400,4.0,,")
+    names = ["env steps", "eval return, last", "eval return, best"]
+    assert read_values(path) == dict(zip(names, [400.0, 7.0, 9.0], strict=True))
+
+
+def test_a_kpi_called_return_is_not_the_return(tmp_path: Path) -> None:
+    kpi = KPI.removesuffix("waste")
+    head = f"step,{RETURN},{kpi}return,{kpi}kpi/return,{kpi}returns"
+    path = write_metrics(tmp_path, "100,5.0,0.5,1.5,2.5", "200,4.0,0.25,1.25,2.25", head=head)
+    assert read_values(path) == {
+        "env steps": 200.0,
+        "eval return, last": 4.0,
+        "eval return, best": 5.0,
+        "eval kpi/return, last": 0.25,
+        "eval kpi/kpi/return, last": 1.25,
+        "eval returns, last": 2.25,
+    }
+
+
 def test_without_evaluations_they_are_those_of_training(tmp_path: Path) -> None:
     path = write_metrics(tmp_path, "100,1.0", "200,0.5", head="step,train_BaseEnvEvents/reward/mean")
     assert read_values(path) == {"env steps": 200.0, "train return, last": 0.5, "train return, best": 1.0}

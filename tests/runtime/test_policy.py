@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import N_DIGITS
 from maze_pl_runtime.inputs import Input, inputs_of
-from tests.bundle.written_bundles import HEAD, STEP, write_bundle
+from tests.bundle.written_bundles import HEAD, STEP, graph, write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
 
@@ -207,6 +208,21 @@ def test_each_output_is_checked(policy: Policy, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(policy._steps[0], "_session", Session())
     with pytest.raises(ValueError, match=f"the policy's {name} has values that are not numbers, or infinite"):
         policy.act(ONE)
+
+
+def test_a_graph_that_fails_is_a_value_error() -> None:
+    model = onnx.load_from_string(graph())
+    added = model.graph.node[0]  # place + memory
+    added.output[0] = "added"
+    rows = onnx.numpy_helper.from_array(np.zeros((3, 2), np.float32), "rows")  # of kinds 0 to 2
+    model.graph.initializer.append(rows)
+    model.graph.node.insert(1, onnx.helper.make_node("Gather", ["rows", "observation/kind"], ["row"]))
+    model.graph.node.insert(2, onnx.helper.make_node("Add", ["added", "row"], ["next_state/memory"]))
+    policy = Policy({"steps": [STEP]}, {"graphs/0.onnx": model.SerializeToString()})
+    good = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
+    assert policy.act(good)[0] == {"turn": 0}
+    with pytest.raises(ValueError, match=r"the policy cannot be computed for these inputs: .*Gather"):
+        policy.act({**good, "kind": 3})
 
 
 def test_agents_are_integers(tmp_path: Path) -> None:

@@ -335,6 +335,56 @@ def test_concurrent_requests_are_decided_together(bundle: Path) -> None:
     assert answers == {number: [float(number), 0.5] for number in range(6)}
 
 
+def test_an_act_that_waits_while_a_bundle_with_other_states_replaces_its_own_is_told_to_begin_again(
+    bundle: Path,
+) -> None:
+    loaded: list[ServedPolicy] = []
+
+    def load() -> ServedPolicy:
+        served = ServedPolicy(bundle, 8)
+        if loaded:
+            served.policy.spec[0]["state"] = {"memory": {"dtype": "float32", "shape": [3]}}
+        loaded.append(served)
+        return served
+
+    server = DecisionServer(load, ServerOptions(token="secret"))
+    is_deciding, release, has_found = threading.Event(), threading.Event(), threading.Semaphore(0)
+    decide, find = server.served.decide, server._episodes.find
+
+    def slow(requests: Any) -> Any:
+        is_deciding.set()
+        release.wait(10)
+        return decide(requests)
+
+    def find_and_tell(name: str) -> Episode:
+        has_found.release()
+        return find(name)
+
+    server.served.decide = slow  # type: ignore[method-assign]
+    server._episodes.find = find_and_tell  # type: ignore[method-assign]
+    answers: dict[int, Any] = {}
+    with TestClient(server) as client:
+        path = f"/episodes/{client.post('/episodes', headers=TOKEN).json()['episode']}/act"
+
+        def ask(number: int) -> None:
+            answers[number] = client.post(path, json={"observation": ONE}, headers=TOKEN)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
+        try:
+            threads[0].start()
+            assert has_found.acquire(timeout=10) and is_deciding.wait(10)
+            threads[1].start()
+            assert has_found.acquire(timeout=10)  # the second one waits for the first from here on
+            assert client.post("/reload", headers=TOKEN).json()["ended_episodes"] == 1
+        finally:
+            release.set()
+        for thread in threads:
+            thread.join()
+    assert answers[0].status_code == 200  # by the previous bundle
+    assert (answers[1].status_code, answers[1].json()["field"]) == (404, "episode")
+    assert "the bundle was replaced by one with other states; begin a new episode" in answers[1].json()["error"]
+
+
 def test_the_description_fits_the_bundle(client: TestClient) -> None:
     described = client.get("/openapi.json").json()
     assert {"/act", "/episodes", "/health", "/spec", "/metrics", "/reload"} <= set(described["paths"])

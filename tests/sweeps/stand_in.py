@@ -49,7 +49,7 @@ def train(run, seed):
         if (pathlib.Path("slow")).exists():
             time.sleep(0.1)
     with (run / "run.log").open("a") as file:
-        file.write("\\nended: epochs\\n")
+        file.write("" if pathlib.Path("silent").exists() else "\\nended: epochs\\n")
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT])  # as the program holds them at first

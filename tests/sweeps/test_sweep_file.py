@@ -178,6 +178,14 @@ def test_options_of_the_command_line_change_keys_and_single_options() -> None:
         parse_changes(["--n_trials"])
 
 
+@pytest.mark.parametrize("group", ["search", "options"])
+@pytest.mark.parametrize(("present", "shown"), [(["a"], "[a]"), ("model.lr", "model.lr"), (3, "3")])
+def test_an_option_of_what_is_not_a_mapping_cannot_be_changed(group: str, present: Any, shown: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        with_changes({**SMALL, group: present}, {f"{group}.model.lr": [1, 2]})
+    assert str(error.value) == f"{group}.model.lr cannot be set: {group} must map options to values; got {shown}"
+
+
 def test_a_configuration_beside_the_sweep_file_is_found_from_anywhere(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: ppo_cartpole\n", encoding="utf-8")
     path = tmp_path / "search.yaml"

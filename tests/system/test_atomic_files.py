@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -127,3 +130,28 @@ def test_a_name_that_is_too_long_is_refused_before_anything_is_written(tmp_path:
         with pytest.raises(OSError, match="File name too long"), replaced(path):
             raise AssertionError("nothing is written")
     assert not list(tmp_path.iterdir())
+
+
+def test_parts_that_a_killed_process_left_are_removed_when_their_file_is_written_again(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path, long = tmp_path / "file", tmp_path / ("a" * 255)
+    start = part_path(long).name.removesuffix(f"{os.getpid()}.part")
+    left = [f".file.{dead.pid}.part", f".file.{dead.pid}-7.part"]
+    if len(str(dead.pid)) == len(str(os.getpid())):  # else a shortened name is shortened differently
+        left.append(f"{start}{dead.pid}.part")
+    kept = [
+        *(f".file.{os.getppid()}.part", f".file.{os.getpid()}-7.part"),  # of processes that are alive
+        *(f".file.a.{dead.pid}.part", f".file.1.{dead.pid}.part", f".other.{dead.pid}.part"),  # of other files
+        *(f"file.{dead.pid}.part", f".file.{dead.pid}", ".file.x.part", ".file..part"),
+    ]
+    for name in (*left, *kept):
+        (tmp_path / name).write_bytes(b"half")
+    write_file(path, b"content")
+    assert sorted(os.listdir(tmp_path)) == sorted(["file", *left, *kept])  # a process elsewhere may be writing them
+    for name in (*left, *kept):
+        os.utime(tmp_path / name, (0, time.time() - 25 * 3600))
+    (tmp_path / f".file.{dead.pid}-8.part").mkdir()
+    write_file(path, b"content")
+    write_file(long, b"content")
+    assert sorted(os.listdir(tmp_path)) == sorted(["file", long.name, f".file.{dead.pid}-8.part", *kept])

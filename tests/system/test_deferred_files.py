@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from maze_pl.system.deferred_files import DeferredFiles
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """Calls of the system: (function, file or folder, thread)."""
     called: list[tuple[str, str, str]] = []
-    synchronize, rename = os.fsync, os.replace
+    synchronize, rename, link = os.fsync, os.replace, os.link
 
     def fsync(descriptor: int) -> None:
         called.append(("fsync", os.readlink(f"/proc/self/fd/{descriptor}"), threading.current_thread().name))
@@ -32,7 +34,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
         rename(source, target)
 
     monkeypatch.setattr(os, "fsync", fsync)
+
+    def take_name(source: Path, target: Path) -> None:
+        called.append(("replace", str(source), threading.current_thread().name))
+        called.append(("to", str(target), threading.current_thread().name))
+        link(source, target)
+
     monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(os, "link", take_name)
     return called
 
 
@@ -118,6 +127,40 @@ def test_the_last_content_of_a_file_wins(tmp_path: Path) -> None:
         files.write(tmp_path / "file", str(n).encode())
     files.flush()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"49"}
+
+
+def have_no_links(source: Path, target: Path) -> None:
+    """`os.link` on a file system without hard links."""
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_files_of_several_processes_do_not_replace_each_other_if_there_are_further_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    if not has_links:
+        monkeypatch.setattr(os, "link", have_no_links)
+    processes = [DeferredFiles() for _ in range(3)]  # which do not know of each other's files
+    for number, files in enumerate(processes):
+        files._numbers = itertools.count(number * 10)  # of parts, whose names hold the number of a process
+        files.write(tmp_path / "file", str(number).encode(), iter(["file-2", "file-3", "file-4"]))
+    for files in processes:
+        files.flush()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file-2", "file-3"]
+    assert sorted(path.read_bytes() for path in tmp_path.iterdir()) == [b"0", b"1", b"2"]
+
+
+def test_a_name_is_not_left_to_an_empty_file_if_renaming_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", have_no_links)
+    monkeypatch.setattr(os, "replace", replace)
+    files = DeferredFiles()
+    files.write(tmp_path / "file", b"content", iter(["file-2"]))
+    with pytest.raises(OSError, match="No space left"):
+        files.flush()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_of_the_disk_is_raised_and_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from maze_pl.system import worker_process
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from maze_pl.system.worker_process import WorkerProcess, dumps, end_workers, prepare_workers
+from tests.system.drawing import Drawing
 from tests.system.served import Served, explain
 
 Start = Callable[..., WorkerProcess]
@@ -37,9 +40,9 @@ def workers() -> Iterator[list[WorkerProcess]]:
 def start(workers: list[WorkerProcess]) -> Start:
     """Starts a worker that serves a `Served`, and waits until it is ready."""
 
-    def start(*arguments: Any, long_jobs: bool = True) -> WorkerProcess:
-        make = dumps(partial(Served, *arguments))
-        workers.append(WorkerProcess(make, (), explain, "maze_pl-served", long_jobs))
+    def start(*arguments: Any, long_jobs: bool = True, seed: int = 0, served: type = Served) -> WorkerProcess:
+        make = dumps(partial(served, *arguments))
+        workers.append(WorkerProcess(make, (), explain, "maze_pl-served", long_jobs, seed))
         assert workers[-1].receive() == ("ready", None)
         return workers[-1]
 
@@ -66,6 +69,14 @@ def test_workers_have_the_environment_variables_of_the_moment_at_which_they_star
     monkeypatch.setenv(RUN_DIR_VARIABLE, "run")
     expected = {**os.environ, RUN_DIR_VARIABLE: str(tmp_path / "run")}
     assert answer(start(long_jobs=long_jobs), "variables") == ("result", expected)
+
+
+@pytest.mark.parametrize("long_jobs", [True, False])
+def test_global_generators_are_seeded_before_the_object_is_made(start: Start, long_jobs: bool) -> None:
+    for seed in (5, 2**31 - 1, 5):
+        python, arrays = random.Random(seed), np.random.RandomState(seed)
+        expected = [(python.random(), float(arrays.rand())) for _ in range(2)]
+        assert answer(start(long_jobs=long_jobs, seed=seed, served=Drawing), "numbers") == ("result", expected)
 
 
 def test_what_is_idle_has_time_to_close(

@@ -234,6 +234,32 @@ def test_options_that_do_not_begin_at_zero_have_labels() -> None:
     np.testing.assert_allclose(decoded(head["probabilities"])[0], [0.8, 0.1, 0.1], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("space", "labels"),
+    [
+        (spaces.MultiDiscrete([3, 2], start=[5, -1]), ["5", "6", "7", "-1", "0"]),
+        (spaces.MultiDiscrete([2, 2], start=[0, 4]), ["0", "1", "4", "5"]),
+        (spaces.MultiDiscrete([[2, 1], [1, 2]], start=[[1, 2], [3, 4]]), ["1", "2", "2", "3", "4", "5"]),
+        (spaces.MultiDiscrete([3, 2]), None),
+    ],
+)
+def test_each_of_several_choices_has_labels_from_its_start(
+    space: spaces.MultiDiscrete, labels: list[str] | None
+) -> None:
+    spec = Spec({0: StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (1,))}), spaces.Dict({"head": space}))})
+    space.seed(1)
+    actions = [space.sample() for _ in range(5)]
+    acts = [(0, 0, n, 0.0, False, {"x": np.zeros(1, np.float32)}, {"head": one}) for n, one in enumerate(actions)]
+    end: Any = {"terminated": True, "truncated": False, "last_env_time": 5, "last_actor": None, "last_observation": {}}
+    head = heads_of(SpacesTrajectoryRecord.of_acts("id", spec, acts, **end), 0, None)["head"]
+    assert head["labels"] == labels
+    names = labels or ["0", "1", "2", "0", "1"]
+    ends = np.cumsum(head["sizes"])
+    for row, action in zip(decoded(head["action"]), actions, strict=True):
+        shown = [names[end - size + option] for option, end, size in zip(row, ends, head["sizes"], strict=True)]
+        assert shown == [str(one) for one in action.ravel()]
+
+
 def test_continuous_actions_have_bounds_and_densities() -> None:
     head, record = head_of(SquashedGaussianProbabilityDistribution, BOX)
     assert (head["kind"], head["low"], head["high"]) == ("continuous", [-2.0, -2.0], [2.0, 2.0])

@@ -153,6 +153,25 @@ def test_masked_sampled_and_most_likely_options_are_named_and_not_only_coloured(
     assert page.run(style, 1) == "none"
 
 
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_each_of_several_choices_has_labels_of_its_options(page: Page, tmp_path: Path, has_mask: bool) -> None:
+    episode = plain_episode("labelled", 1)
+    episode["heads"]["0"]["direction"] |= {
+        "kind": "multi_categorical",
+        "sizes": [2, 3],
+        "labels": ["5", "6", "-1", "0", "1"],
+        "probabilities": None,
+        "allowed": array([[1, 1, 1, 0, 1]], "uint8") if has_mask else None,
+        "action": array([[1, 0]], "int32"),
+        "most_likely": None,
+    }
+    (tmp_path / "labelled.html").write_text(html_page(document(episode)), encoding="utf-8")
+    page.open(tmp_path / "labelled.html")
+    assert page.texts(".head .summary")[0].startswith("Taken 1  6, 0  -1")
+    options = ["0  5", "1  6\u25bc taken", "0  -1\u25bc taken", "1  0masked", "2  1"]
+    assert page.texts(".option") == (options if has_mask else [])
+
+
 def test_two_episodes_are_scrubbed_by_env_step_to_where_they_differ(page: Page, pages: dict[str, Path]) -> None:
     page.open(pages["pair"])
     assert page.texts(".pane h2") == ["Agreedy", "Btrained"]

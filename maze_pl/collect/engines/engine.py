@@ -99,6 +99,9 @@ class Engine(ABC):
         step_timeout: Seconds that an environment may take for a step, and for a reset; no limit if
             None. With a limit, environments run in separate processes, so that one that hangs can
             be ended; it then counts as dead.
+
+    Attributes:
+        n_starts: Number of calls of `start_numbered`.
     """
 
     _n_workers = 1
@@ -108,6 +111,7 @@ class Engine(ABC):
         check_seconds("step_timeout", step_timeout, f" of {type(self).__name__}")
         self.max_replacements = max_replacements
         self.step_timeout = step_timeout
+        self.n_starts = 0
         self._replaced = 0
         self._restarts: dict[int, int] = {}
 
@@ -115,6 +119,11 @@ class Engine(ABC):
     def n_workers(self) -> int:
         """Maximum number of concurrent jobs."""
         return self._n_workers
+
+    @property
+    def players(self) -> list[int]:
+        """Numbers of the players that were made since the start."""
+        return []
 
     @abstractmethod
     def start(self, make_player: MakePlayer, policy: Any) -> None:
@@ -124,6 +133,20 @@ class Engine(ABC):
             make_player: Makes a player, in the process that runs it; may be a lambda.
             policy: Policy of the players.
         """
+
+    def start_numbered(self, make_player: MakePlayer, policy: Any) -> int:
+        """Start as `start` does; return a number by which the caller notices that others have started it since.
+
+        Args:
+            make_player: As for `start`.
+            policy: As for `start`.
+
+        Returns:
+            Number of this start, equal to `n_starts` until the next one.
+        """
+        self.n_starts += 1
+        self.start(make_player, policy)
+        return self.n_starts
 
     @abstractmethod
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:

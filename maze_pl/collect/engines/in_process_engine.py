@@ -26,6 +26,11 @@ class InProcessEngine(Engine):
         self._jobs: deque[Job] = deque()
         self._version = 0
 
+    @property
+    def players(self) -> list[int]:
+        """Numbers of the players that were made since the start."""
+        return [] if self._host is None else list(self._host.players)
+
     def start(self, make_player: MakePlayer, policy: Any) -> None:
         """Prepare to run jobs; see `Engine.start`."""
         self.close()

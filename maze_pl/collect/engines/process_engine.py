@@ -57,7 +57,7 @@ class ProcessEngine(WorkerEngine):
     def __init__(self, n_workers: int = 0, max_replacements: int = 3, step_timeout: float | None = None) -> None:
         super().__init__(n_workers, max_replacements, step_timeout)
         self._n_workers = n_workers or len(os.sched_getaffinity(0))
-        self._new: Callable[[], Any] = not_started  # starts a worker
+        self._new: Callable[[int], Any] = not_started  # starts a worker with a seed
         self._memory: BinaryIO | None = None  # file with the version and the weights
 
     def start(self, make_player: MakePlayer, policy: Any) -> None:
@@ -67,8 +67,7 @@ class ProcessEngine(WorkerEngine):
         self._memory = _file_in_memory(pickle.dumps(0))
         path = f"/proc/{os.getpid()}/fd/{self._memory.fileno()}"
         make = dumps(partial(_Worker, make_player, policy, path))
-        name = "maze_pl-worker"
-        self._new = partial(WorkerProcess, make, (), portable_error, name, long_jobs=True)
+        self._new = partial(WorkerProcess, make, (), portable_error, "maze_pl-worker", True)
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Write the weights once, for all workers; see `Engine.publish`."""
@@ -80,7 +79,7 @@ class ProcessEngine(WorkerEngine):
 
     def launch(self) -> Any:
         """Start a process."""
-        return self._new()
+        return self._new(self.next_seed())
 
     def send(self, worker: WorkerProcess, job: Job) -> None:
         """Send a job to a process."""

@@ -17,6 +17,7 @@ from maze_pl.collect.engines.worker_engine import Outcome, WorkerEngine, WorkerH
 from maze_pl.core.provenance import PROVENANCE_VARIABLE
 from maze_pl.envs.contract import portable_error
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE, output_folder
+from maze_pl.system.global_generators import seed_global_generators
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.ray_cluster import check_address, join_cluster, ray_module
 from maze_pl.system.worker_process import dumps
@@ -26,7 +27,17 @@ _SECONDS_TO_CLOSE: Final = 60.0  # for simulators that take long to shut down
 
 
 class _Served(WorkerHost):
-    """Holds the players of a worker, and keeps its policy up to date."""
+    """Holds the players of a worker, and keeps its policy up to date.
+
+    Args:
+        make_player: As for `Host`.
+        policy: As for `Host`.
+        seed: Seed of the global generators of the worker.
+    """
+
+    def __init__(self, make_player: MakePlayer, policy: Any, seed: int) -> None:
+        seed_global_generators(seed)
+        super().__init__(make_player, policy)
 
     def answer(self, job: bytes, weights: list[Any], version: int) -> bytes:
         """Run a job; the weights' reference is in a list so that Ray does not fetch old ones."""
@@ -44,7 +55,8 @@ class _Served(WorkerHost):
     def release(self, player: int) -> bytes:
         """Close a player that moves; return its state, pickled as Ray's arrays are read-only."""
         released = self.players.pop(player, None)
-        state = released.state_dict() if hasattr(released, "state_dict") else None
+        method = next((name for name in ("moving_state", "state_dict") if hasattr(released, name)), None)
+        state = None if method is None else getattr(released, method)()
         if released is not None:
             released.close()
         return dumps(state)
@@ -54,18 +66,19 @@ def _worker() -> Any:
     """Class of worker processes, sent by value so that it can report a node without maze_pl."""
 
     class Worker:
-        def __init__(self, serve: bytes, folders: list[str], variables: Any) -> None:
+        def __init__(self, serve: bytes, folders: list[str], variables: Any, seed: int) -> None:
             sys.path += [folder for folder in folders if folder not in sys.path]
             for name, value in variables.items():
                 os.environ.pop(name, None)
                 if value is not None:
                     os.environ[name] = value
             self.serve = serve
+            self.seed = seed
             self.served: Any = None
 
         def call(self, method: str, *arguments: Any) -> Any:
             try:
-                self.served = self.served or pickle.loads(self.serve)()
+                self.served = self.served or pickle.loads(self.serve)(self.seed)
             except Exception as error:
                 needed = "all nodes of the Ray cluster need the Python packages that this machine has"
                 return pickle.dumps((ValueError(f"{needed}: {error!r}"), 0))
@@ -201,7 +214,7 @@ class RayEngine(WorkerEngine):
         """Start a worker if the nodes have room for one; otherwise return None."""
         if len(self._sent) >= self._count_room() > 0:
             return None
-        worker = self._new()
+        worker = self._new(self.next_seed())
         self._promises[worker] = deque()
         return worker
 

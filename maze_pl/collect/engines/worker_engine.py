@@ -9,6 +9,8 @@ import torch
 
 from maze_pl.collect.engines.engine import LOGGER, Done, Engine, Host, Job, MakePlayer
 from maze_pl.core.checks import check_count
+from maze_pl.core.seeding import derive_seed
+from maze_pl.system.global_generators import global_seed
 
 
 class Outcome(NamedTuple):
@@ -70,6 +72,12 @@ class WorkerEngine(Engine):
         self._n_workers = n_workers
         self._homes: dict[int, Any] = {}  # player -> worker
         self._sent: dict[Any, deque[Job]] = {}  # worker -> jobs that it has not finished, in order
+        self._n_seeds = 0  # used since the engine was started
+
+    @property
+    def players(self) -> list[int]:
+        """Numbers of the players that were made since the start."""
+        return list(self._homes)
 
     @abstractmethod
     def launch(self) -> Any:
@@ -133,6 +141,15 @@ class WorkerEngine(Engine):
             return Done(job.player, outcome.result, outcome.version, job.restarts)
         raise TimeoutError("no job was submitted")
 
+    def next_seed(self) -> int:
+        """Return a seed for the global generators of the next worker.
+
+        It depends on the global seed of this process, on its rank, and on the number of workers
+        that were started before, including those that replaced others.
+        """
+        self._n_seeds += 1
+        return derive_seed(*global_seed(), "worker", self._n_seeds)
+
     def _replace(self, worker: Any, how: str) -> None:
         """Restart the players of a dead worker elsewhere."""
         unfinished = self._sent.pop(worker)
@@ -154,4 +171,5 @@ class WorkerEngine(Engine):
         """Forget all players; subclasses end the workers."""
         self._homes.clear()
         self._sent.clear()
+        self._n_seeds = 0
         self._forget_losses()

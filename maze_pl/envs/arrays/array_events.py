@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -12,6 +11,7 @@ from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_step import AnyArray
 from maze_pl.envs.contract import describe
 from maze_pl.envs.structured_env import Array
+from maze_pl.events.attribute_values import is_tensor
 from maze_pl.events.topics import EventDeclaration, declarations
 
 Topic = TypeVar("Topic")
@@ -104,7 +104,7 @@ class ArrayTopic:
 
         def fire(which: AnyArray, *values: Any, **named_values: Any) -> None:
             """Fire the event for the environments `which`, [n]."""
-            is_on_device = events.n_envs is None and _is_tensor(which)
+            is_on_device = events.n_envs is None and is_tensor(which)
             numbers = which if is_on_device else _numbers(which, events.n_envs, label)
             if len(numbers) == 0:
                 return
@@ -123,12 +123,6 @@ class ArrayTopic:
         return fire
 
 
-def _is_tensor(value: Any) -> bool:
-    """True for tensors of torch, which need not be imported."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
 def _numbers(which: Any, n_envs: int | None, label: str) -> Array:
     """Return a copy of the numbers of environments, [n] int64.
 
@@ -141,7 +135,7 @@ def _numbers(which: Any, n_envs: int | None, label: str) -> Array:
         TypeError: They are not integers [n].
         ValueError: There is no environment of some number.
     """
-    numbers = as_numpy(which) if isinstance(which, np.ndarray | list | tuple) or _is_tensor(which) else None
+    numbers = as_numpy(which) if isinstance(which, np.ndarray | list | tuple) or is_tensor(which) else None
     highest = "N - 1" if n_envs is None else n_envs - 1
     expected = f"expected the numbers of its environments [n], integers from 0 to {highest}"
     if numbers is not None and numbers.shape == (0,):
@@ -172,7 +166,7 @@ def _copied(value: Any, label: str) -> Any:
         except ValueError as error:
             fault = f"the values of {label} have different shapes ({error})"
             raise ValueError(f"{fault}; give one value for each environment, all of the same shape") from error
-    if not isinstance(value, np.ndarray) and not _is_tensor(value):
+    if not isinstance(value, np.ndarray) and not is_tensor(value):
         return value
     array = as_numpy(value)
     return array.copy() if array.ndim else array[()]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
@@ -13,17 +14,25 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import ArrayChecks, as_numpy, slots_for_checks
+from maze_pl.envs.arrays.array_copies import copy_state
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper, allocate
+from maze_pl.envs.arrays.closed_attributes import ClosedAttributes, NewAttributeWarning
 from maze_pl.envs.arrays.nested_arrays import random_streams_of
+from maze_pl.envs.arrays.same_conversions import SameAction, SameObservation
+from maze_pl.envs.arrays.unsaved_state import UnsavedState
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.rendering import OptionsArrayArg, Renderer, figure_to_array
-from maze_pl.envs.structured_env import Action, Array, Observation
+from maze_pl.envs.structured_env import Array, Observation
 from maze_pl.events import BaseEnvEvents, EpisodeEventLog, KpiCalculator
 
 _ONLY = np.zeros(1, np.int64)
+_REMEDY: Final = (
+    "in an episode of an array environment, wrappers change the attributes of `core_env.env.unwrapped`,"
+    " which is the array environment; its arrays have one entry"
+)
 
 
 @runtime_checkable
@@ -115,15 +124,24 @@ class ArrayKpiCalculator(KpiCalculator):
         return {name: value for name, value in kpis.items() if not np.isnan(value)}
 
 
-class ArrayCoreEnv(CoreEnv):
+class ArrayCoreEnv(ClosedAttributes, CoreEnv):
     """An array environment of one episode as a simulation: states are the observations of the next actor.
+
+    Wrappers cannot set attributes that it lacks; those of the array environment, `core_env.env.unwrapped`, change
+    its simulation.
 
     Args:
         env: The environment, not yet allocated.
+
+    Attributes:
+        takes_saved_state_only: Whether `clone_from` copies no more than checkpoints hold, for checks of these.
     """
+
+    attribute_remedy = _REMEDY
 
     def __init__(self, env: ArrayEnv) -> None:
         super().__init__()
+        self.takes_saved_state_only = False
         env.note_given_arrays()
         allocate(env, 1)
         self.env = env
@@ -141,9 +159,15 @@ class ArrayCoreEnv(CoreEnv):
         self._has_ended_step = False
         self._seed: int | None = None
         self._generator = np.random.default_rng()
+        self._unsaved = UnsavedState(env)
+        self._n_calls = 0  # of `step` and `reset`
+        self._next_check = 1  # the number of calls after which the state that copies get is checked again
+        self._names = set(vars(env.unwrapped))  # of the attributes that the array environment has made
+        self.close_attributes(ArrayCoreEnv)
 
     def step(self, maze_action: Mapping[str, Any]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Perform one act."""
+        self._begin_call()
         self._n_acts = 1 if self._has_ended_step else self._n_acts + 1
         for head, array in self._actions[self._actor.step_key].items():
             array[0] = maze_action[head]
@@ -163,6 +187,7 @@ class ArrayCoreEnv(CoreEnv):
 
     def reset(self) -> Observation:
         """Start an episode."""
+        self._begin_call()
         seed = int(self._generator.integers(2**31)) if self._seed is None else self._seed
         self._seed = None
         result = self.env.reset(_ONLY.copy(), np.array([seed]))
@@ -172,9 +197,22 @@ class ArrayCoreEnv(CoreEnv):
         self._has_ended_step = False
         return self._receive(result)
 
+    def _begin_call(self) -> None:
+        """Count a call of `step` or `reset`, and warn of attributes that others have given to the array environment."""
+        self._n_calls += 1
+        env = self.env.unwrapped
+        new = [name for name in vars(env).keys() - self._names if not hasattr(type(env), name)]
+        if new:
+            self._names |= set(new)
+            came = f"a wrapper has given {', '.join(map(repr, sorted(new)))} to {type(env).__name__}, which had no such"
+            remedy = "set one that it has, or make this one in its constructor"
+            fault = f"{came} attribute: this changes nothing unless its steps read it; {remedy}"
+            warnings.warn(fault, NewAttributeWarning, stacklevel=2)
+
     def _receive(self, result: ArrayStep) -> Observation:
         """Read the next actor and its observation."""
         self._result = result
+        self._names = set(vars(self.env.unwrapped))
         keys = _ONLY if result.next_key is None else as_numpy(result.next_key)
         agents = _ONLY if result.next_agent is None else as_numpy(result.next_agent)
         self._checks.check_next(keys, agents, slice(None))
@@ -255,72 +293,34 @@ class ArrayCoreEnv(CoreEnv):
         before = None if self._result is None else self._result.env_reward
         return reward if before is None else float(as_numpy(before)[0])
 
+    def check_state(self) -> None:
+        """Check that the state which others copy is complete, whenever twice as much has happened as at the last time.
+
+        Raises:
+            EnvContractError: Something has changed that it does not hold.
+        """
+        if self._n_calls >= self._next_check:
+            self._unsaved.check(for_copies=True)
+            self._next_check = 2 * self._n_calls
+
     def clone_from(self, env: Any) -> None:
         """Copy the state of another episode.
 
         Raises:
             TypeError: The array environment cannot save its state.
+            EnvContractError: Something has changed in the other episode that its state does not hold.
         """
         if not self.env.unwrapped.saves_state:
             name = type(self.env.unwrapped).__name__
             raise TypeError(f"{name} cannot be copied: its state cannot be saved; use the form for single episodes")
-        self.env.load_state_dict(copy.deepcopy(env.env.state_dict()))
+        env.check_state()
+        if self.takes_saved_state_only:
+            self.env.load_state_dict(copy.deepcopy(env.env.state_dict()))
+        else:
+            copy_state(self.env, env.env)
+        self._names = set(vars(self.env.unwrapped))
         for name in ("_result", "_actor", "_maze_state", "_n_acts", "_has_ended_step", "_seed", "_generator"):
             setattr(self, name, copy.deepcopy(getattr(env, name)))
-
-
-class _SameObservation(ObservationConversionInterface):
-    """Passes on the observation that the simulation's state is.
-
-    Args:
-        space: Its space.
-    """
-
-    def __init__(self, space: spaces.Dict) -> None:
-        self._space = space
-
-    def space(self) -> spaces.Dict:
-        """Return the space."""
-        return self._space
-
-    def maze_to_space(self, maze_state: Any) -> Observation:
-        """Return a copy of the observation, in the dtypes of the space."""
-        return {name: np.array(maze_state[name], part.dtype) for name, part in self._space.spaces.items()}
-
-    def space_to_maze(self, observation: Observation) -> Any:
-        """Return the observation."""
-        return observation
-
-
-class _SameAction(ActionConversionInterface):
-    """Passes on actions.
-
-    Args:
-        space: Their space.
-        masks: Head -> name of its mask.
-    """
-
-    def __init__(self, space: spaces.Dict, masks: Mapping[str, str]) -> None:
-        self._space = space
-        self._masks = dict(masks)
-
-    def space(self) -> spaces.Dict:
-        """Return the space."""
-        return self._space
-
-    @property
-    def action_masks(self) -> Mapping[str, str]:
-        """Masks of the heads."""
-        return self._masks
-
-    def space_to_maze(self, action: Action, maze_state: Any) -> Any:
-        """Return the action."""
-        return dict(action)
-
-    def maze_to_space(self, maze_action: Any) -> Action:
-        """Return the action."""
-        action: Action = maze_action
-        return action
 
 
 class _EnvRewards(BaseEnvEvents):
@@ -340,7 +340,7 @@ class _EnvRewards(BaseEnvEvents):
         self._events.reward(value=self._core_env.env_reward(value))
 
 
-class ArrayMazeEnv(MazeEnv):
+class ArrayMazeEnv(ClosedAttributes, MazeEnv):
     """One episode of an array environment as a `MazeEnv`, for everything that plays single episodes.
 
     Args:
@@ -357,19 +357,22 @@ class ArrayMazeEnv(MazeEnv):
         (4,)
     """
 
+    attribute_remedy = _REMEDY
+
     def __init__(self, env: ArrayEnv) -> None:
         action_conversions: dict[StepKey, ActionConversionInterface] = {}
         for key, space in env.action_spaces_dict.items():
-            action_conversions[key] = _SameAction(space, env.action_masks_dict.get(key, {}))
+            action_conversions[key] = SameAction(space, env.action_masks_dict.get(key, {}))
         observation_conversions: dict[StepKey, ObservationConversionInterface] = {}
         for key, space in env.observation_spaces_dict.items():
-            observation_conversions[key] = _SameObservation(space)
+            observation_conversions[key] = SameObservation(space)
         core_env = ArrayCoreEnv(env)
         super().__init__(core_env, action_conversions, observation_conversions)
         if isinstance(env, ArrayWrapper):
             self._base_events = _EnvRewards(self._base_events, core_env)
         self.array_env = env
         self.heuristic_policy = env.heuristic_policy
+        self.close_attributes(ArrayMazeEnv)
 
     def observation_maker(self, key: StepKey) -> str:
         """Return the name of the class of the array environment, without wrappers."""

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
+from maze_pl.envs.arrays.closed_attributes import ClosedAttributes
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
 
@@ -24,7 +25,7 @@ MOST_POSITION: Final = 2.4
 MOST_ANGLE: Final = 12 * 2 * pi / 360
 
 
-class CartPoleArrayEnv(ArrayEnv):
+class CartPoleArrayEnv(ClosedAttributes, ArrayEnv):
     """`CartPole-v1`: a pole on a cart is balanced by pushing the cart to the left or to the right.
 
     For the same seeds and actions, all numbers equal those of gymnasium's environment. The dynamics
@@ -36,6 +37,7 @@ class CartPoleArrayEnv(ArrayEnv):
         max_episode_steps: Steps after which an episode is truncated.
     """
 
+    attribute_remedy = "use the form of the environment for single episodes, or a subclass that reads it"
     heuristic_policy = "maze_pl.agents.DummyCartPolePolicy"
 
     def __init__(self, max_episode_steps: int = 500) -> None:
@@ -66,6 +68,7 @@ class CartPoleArrayEnv(ArrayEnv):
         self.angular_velocity = np.zeros(n_envs)
         self.n_steps = np.zeros(n_envs, np.int64)
         self.random = RandomStreams(np.zeros(n_envs, np.int64))
+        self.close_attributes(CartPoleArrayEnv)
 
     def reset(self, which: Array, seeds: Array) -> ArrayStep:
         """Start with all four numbers between -0.05 and 0.05."""
@@ -107,3 +110,7 @@ class CartPoleArrayEnv(ArrayEnv):
         observations[:, 2] = self.angle
         observations[:, 3] = self.angular_velocity
         return {0: {"observation": observations}}
+
+    def maze_state(self, env: int) -> dict[str, Any]:
+        """Return the state of one environment, with the observation for rules."""
+        return {**super().maze_state(env), "observation": self._observations()[0]["observation"][env]}

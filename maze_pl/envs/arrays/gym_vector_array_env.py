@@ -19,6 +19,7 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
+from maze_pl.envs.arrays.closed_attributes import ClosedAttributes
 from maze_pl.envs.arrays.idle_actions import IdleActions
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.gym_action_conversion import GymActionConversion
@@ -30,7 +31,7 @@ _Tree = dict[str, Array]
 _SEQUENTIAL: Final = "use vectorization=sequential"
 
 
-class GymVectorArrayEnv(ArrayEnv):
+class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
     """A `gymnasium.vector.VectorEnv` in any of its three autoreset modes, with the numbers of its episodes unchanged.
 
     Transitions that only restart an environment (next-step) are not returned, and final observations come from
@@ -68,6 +69,7 @@ class GymVectorArrayEnv(ArrayEnv):
     """
 
     saves_state = False
+    attribute_remedy = "pass arguments of the environment, or use its form for single episodes"
 
     def __init__(
         self,
@@ -154,6 +156,7 @@ class GymVectorArrayEnv(ArrayEnv):
         self._begun = np.zeros(n_envs, np.bool_)  # whether the last step started an episode
         self._first: _Tree = {}  # [N, ...] observations of the episodes that the last step started
         self._latest: _Tree = {}  # [N, ...] observations in the vector environment
+        self.close_attributes(GymVectorArrayEnv)
 
     def use_masks(self, masks: Mapping[str, str]) -> None:
         """Keep environments that step along after their episodes within masks, action head -> observation."""

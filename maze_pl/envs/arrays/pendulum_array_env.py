@@ -9,6 +9,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
+from maze_pl.envs.arrays.closed_attributes import ClosedAttributes
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.structured_env import Array
 
@@ -17,7 +18,7 @@ _MOST_TORQUE: Final = 2.0
 _SECONDS: Final = 0.05
 
 
-class PendulumArrayEnv(ArrayEnv):
+class PendulumArrayEnv(ClosedAttributes, ArrayEnv):
     """`Pendulum-v1`: a pendulum is swung up and held upright by a weak torque.
 
     For the same seeds and actions, all numbers equal those of gymnasium's environment, which raises
@@ -28,6 +29,8 @@ class PendulumArrayEnv(ArrayEnv):
         max_episode_steps: Steps after which an episode is truncated.
         gravity: Acceleration of gravity in m/s^2.
     """
+
+    attribute_remedy = "use the form of the environment for single episodes, or a subclass that reads it"
 
     def __init__(self, max_episode_steps: int = 200, gravity: float = 10.0) -> None:
         super().__init__()
@@ -56,6 +59,7 @@ class PendulumArrayEnv(ArrayEnv):
         self.speed = np.zeros(n_envs)
         self.n_steps = np.zeros(n_envs, np.int64)
         self.random = RandomStreams(np.zeros(n_envs, np.int64))
+        self.close_attributes(PendulumArrayEnv)
 
     def reset(self, which: Array, seeds: Array) -> ArrayStep:
         """Start with any angle and a speed between -1 and 1 rad/s."""

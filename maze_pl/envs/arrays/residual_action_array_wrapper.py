@@ -21,7 +21,7 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
     """Lets an agent correct the actions of a rule; see `ResidualActionWrapper`.
 
     The rule acts once for all environments that are at the same sub-step. Their states are made one
-    by one (`maze_state`), for rules that use states.
+    by one (`maze_state`), for a rule that uses states (`MazeStatePolicy`).
 
     Args:
         env: The environment to wrap.
@@ -86,7 +86,7 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         if not len(acting):
             return changed
         observation = {name: array[acting] for name, array in self._changed[key].items()}
-        states = [self.env.maze_state(int(number)) for number in acting]
+        states = [self.env.maze_state(int(number)) for number in acting] if self.rule.reads_state else None
         ruled = self.rule.act(key, observation, self._agents[acting], states)
         corrections = {head + SUFFIX: as_numpy(actions[head + SUFFIX])[acting] for head in boxes}
         for head, values in self.rule.corrected(key, ruled, corrections).items():

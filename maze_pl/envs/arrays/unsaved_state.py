@@ -1,4 +1,4 @@
-"""Detection of arrays and random generators that change during episodes, but that checkpoints do not hold."""
+"""Detection of arrays and random generators that change during episodes, but that the state does not hold."""
 
 from __future__ import annotations
 
@@ -53,11 +53,14 @@ class UnsavedState:
     `RandomStreams` of the state. Environments and wrappers that extend `state_dict` are not checked. Of large arrays,
     only some numbers are compared, and of very many objects, only the first ones.
 
+    A copy of this object, in a copy of the environment, notes the contents again.
+
     Args:
         env: The environment with its wrappers, just allocated.
     """
 
     def __init__(self, env: ArrayEnv) -> None:
+        self._env = env
         self._layers: list[_Noted] = []
         while isinstance(env, ArrayWrapper):
             self._note(env)
@@ -73,18 +76,25 @@ class UnsavedState:
             names = set(vars(env))
             self._layers.append(_Noted(env, names, _nested_names(env), dict(_unsaved(env)), numbers_of(env)))
 
-    def check(self) -> None:
+    def __reduce__(self) -> Any:
+        return UnsavedState, (self._env,)  # digests of tensors are not those of their copies
+
+    def check(self, *, for_copies: bool = False) -> None:
         """Check that nothing outside of the state has changed.
 
         A list, tuple or dict with arrays that is a new attribute, such as the latest actions, and a changed number of
-        Python, such as a count for debugging, are only warned of.
+        Python, such as a count for debugging, are only warned of, as checkpoints do not hold them.
+
+        Args:
+            for_copies: Whether the state is copied to another environment (`copy_state`), which gets both.
 
         Raises:
             EnvContractError: Something has, or an array in a list, tuple or dict was made after `allocate`, or removed.
         """
         for noted in self._layers:
-            _warn_of_numbers(noted)
-            _check_nested(noted)
+            if not for_copies:
+                _warn_of_numbers(noted)
+            _check_nested(noted, for_copies)
             _check_contents(noted)
 
 
@@ -98,7 +108,7 @@ def _warn_of_numbers(noted: _Noted) -> None:
             _LOGGER.warning(f"{came}, which checkpoints do not hold: {remedy}")
 
 
-def _check_nested(noted: _Noted) -> None:
+def _check_nested(noted: _Noted, for_copies: bool) -> None:
     """Check that lists, tuples and dicts hold the same arrays and random streams; warn of those in new attributes.
 
     Raises:
@@ -107,7 +117,7 @@ def _check_nested(noted: _Noted) -> None:
     kind = type(noted.env).__name__
     differing = sorted(_nested_names(noted.env) ^ noted.nested)
     new = [name for name in differing if name.partition(".")[0] not in noted.attributes]
-    if new:
+    if new and not for_copies:
         came = f"{kind} made {', '.join(map(repr, new[:3]))} in reset or step"
         remedy = "if later steps read it, make it in allocate"
         _LOGGER.warning(f"{came}, which a resumed run does not have at first: {remedy}")
@@ -115,7 +125,7 @@ def _check_nested(noted: _Noted) -> None:
         if name not in new:
             came = f"{kind} made or removed {name!r} in reset or step"
             remedy = "make the arrays and random streams in its lists, tuples and dicts in allocate, and keep them"
-            raise EnvContractError(f"{came}, so that checkpoints cannot be resumed: {remedy}")
+            raise EnvContractError(f"{came}, so that checkpoints cannot be resumed, nor copies made: {remedy}")
 
 
 def _check_contents(noted: _Noted) -> None:
@@ -131,7 +141,7 @@ def _check_contents(noted: _Noted) -> None:
         _, digest_before = noted.unsaved[name]
         if digest == digest_before:
             continue
-        came = f"{type(noted.env).__name__} changes {name!r}, which checkpoints do not hold"
+        came = f"{type(noted.env).__name__} changes {name!r}, which checkpoints and copies do not hold"
         if name in options:
             remedy = "it was made by the constructor: make it in allocate"
         elif isinstance(value, _GENERATORS):

@@ -8,9 +8,11 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from maze_pl.envs.arrays.array_maze_env import ArrayCoreEnv, ArrayMazeEnv
 from maze_pl.envs.checker.examination import N_REPLAYED, Examination
 from maze_pl.envs.checker.recorder import Recorder
 from maze_pl.envs.checker.report import ERROR, SKIPPED, WARNING, Finding
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.time_limit import CallTimeoutError
 
 
@@ -30,6 +32,10 @@ def check_saving(examination: Examination) -> Iterator[Finding]:
     if not examination.is_deterministic:
         yield SKIPPED, "the environment is not deterministic"
         return
+    played = examination.env.unwrapped
+    if isinstance(played, ArrayMazeEnv) and not played.array_env.unwrapped.saves_state:
+        yield SKIPPED, "its state cannot be saved: a resumed run starts new episodes"
+        return
     resets = [index for index, act in enumerate(examination.acts[:N_REPLAYED]) if act.action is None]
     episodes = pairwise([*resets, len(examination.acts)])
     start, end = max(episodes, key=lambda episode: episode[1] - episode[0])
@@ -38,6 +44,10 @@ def check_saving(examination: Examination) -> Iterator[Finding]:
     verdict = ERROR
     try:
         clone = _clone(examination)
+    except EnvContractError as error:
+        yield ERROR, f"a copy would lack a part of the state: {error}"
+        return
+    try:
         if clone is None:
             verdict = WARNING
             clone = examination.copied()
@@ -58,11 +68,17 @@ def check_saving(examination: Examination) -> Iterator[Finding]:
 
 
 def _clone(examination: Examination) -> Recorder | None:
-    """Return another environment with the same state; None if the state cannot be copied."""
+    """Return another environment with the same state; None if the state cannot be copied.
+
+    Raises:
+        EnvContractError: Copies would lack a part of the state.
+    """
     try:
         other = examination.make() if callable(examination.source) else examination.copied()
+        if isinstance(core_env := other.env.core_env, ArrayCoreEnv):
+            core_env.takes_saved_state_only = True
         other.env.clone_from(examination.env.env)
-    except CallTimeoutError:
+    except (CallTimeoutError, EnvContractError):
         raise
     except Exception:  # user-defined classes may raise anything
         return None

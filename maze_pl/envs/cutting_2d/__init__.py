@@ -4,6 +4,8 @@ This folder holds everything that is specific to pieces and orders, as a user's 
 simulation, its conversions, environments, rewards and the baseline. Nothing general belongs here.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .action_conversion import ActionConversion as ActionConversion
 from .array_environment import Cutting2DArrayEnvironment as Cutting2DArrayEnvironment
 from .core_environment import Cutting2DCoreEnvironment as Cutting2DCoreEnvironment
@@ -16,7 +18,6 @@ from .environment import (
     maze_env_factory as maze_env_factory,
 )
 from .events import CuttingEvents as CuttingEvents, InventoryEvents as InventoryEvents
-from .greedy_cutting_policy import GreedyCuttingPolicy as GreedyCuttingPolicy
 from .inventory import Inventory as Inventory
 from .kpi_calculator import Cutting2dKpiCalculator as Cutting2dKpiCalculator
 from .masked_environment import MaskedCutting2DEnvironment as MaskedCutting2DEnvironment
@@ -26,6 +27,7 @@ from .masked_structured_environment import (
 )
 from .masked_structured_environment import masked_struct_env_factory as masked_struct_env_factory
 from .objects import (
+    ChosenPieceMazeState as ChosenPieceMazeState,
     Cutting2DMazeAction as Cutting2DMazeAction,
     Cutting2DMazeState as Cutting2DMazeState,
 )
@@ -40,3 +42,15 @@ from .structured_array_environment import (
 )
 from .structured_environment import StructuredCutting2DEnvironment as StructuredCutting2DEnvironment
 from .structured_environment import struct_env_factory as struct_env_factory
+
+if TYPE_CHECKING:
+    from .greedy_cutting_policy import GreedyCuttingPolicy as GreedyCuttingPolicy
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return `GreedyCuttingPolicy`, which imports PyTorch; environments can be used without."""
+        if name == "GreedyCuttingPolicy":
+            from .greedy_cutting_policy import GreedyCuttingPolicy
+
+            return GreedyCuttingPolicy
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

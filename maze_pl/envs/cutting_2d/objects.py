@@ -40,6 +40,27 @@ class Cutting2DMazeState:
     current_demand: Piece
     raw_piece_size: Piece
 
+    def with_choice(self, piece_id: int) -> ChosenPieceMazeState:
+        """Return the state after the first of two actors has chosen a piece.
+
+        Args:
+            piece_id: Position of the piece in stock.
+        """
+        return ChosenPieceMazeState(
+            self.inventory, self.max_pieces_in_inventory, self.current_demand, self.raw_piece_size, piece_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPieceMazeState(Cutting2DMazeState):
+    """State that rules get in sub-step 1 of the structured forms: a piece is chosen, the cuts are not.
+
+    Attributes:
+        piece_id: Position of the chosen piece in stock; it may be that of an empty slot.
+    """
+
+    piece_id: int
+
 
 def fits(order: Piece, piece: Piece) -> bool:
     """True if an order can be cut out of a piece, rotated or not."""

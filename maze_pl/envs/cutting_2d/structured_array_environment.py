@@ -149,8 +149,9 @@ class StructuredCutting2DArrayEnvironment(ArrayFormEnv):
         return Cutting2DRenderer()
 
     def maze_state(self, env: int) -> Cutting2DMazeState:
-        """Return the state of one environment."""
-        return self.core_env.maze_state(env)
+        """Return the state of one environment, in sub-step 1 with the chosen piece."""
+        state = self.core_env.maze_state(env)
+        return state.with_choice(int(self._piece_idx[env])) if self._next_key[env] == 1 else state
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes."""

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.cutting_2d.demand import Demand
 from maze_pl.envs.cutting_2d.environment import maze_env_factory
-from maze_pl.envs.cutting_2d.objects import Piece
+from maze_pl.envs.cutting_2d.objects import Cutting2DMazeState, Piece
 from maze_pl.envs.structured_env import Action, Observation, StructuredEnv
 from maze_pl.envs.two_decisions_wrapper import TwoDecisionsWrapper
 from maze_pl.envs.wrapper import Wrapper
@@ -56,6 +56,11 @@ class StructuredCutting2DEnvironment(TwoDecisionsWrapper):
         self._action_spaces = {}
         for key, names in _HEADS.items():
             self._action_spaces[key] = spaces.Dict({head: heads[head] for head in names})
+
+    def get_simulation_state(self) -> Any:
+        """Return the state that rules get, in sub-step 1 with the chosen piece."""
+        state: Cutting2DMazeState = self.env.get_simulation_state()
+        return state if self.first_decision is None else state.with_choice(int(self.first_decision["piece_idx"]))
 
     def first_observation(self, flat: Observation) -> Observation:
         """Show the whole stock."""

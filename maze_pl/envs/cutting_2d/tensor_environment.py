@@ -17,7 +17,7 @@ from maze_pl.envs.cutting_2d.demand import Demand
 from maze_pl.envs.cutting_2d.events import CuttingEvents, InventoryEvents
 from maze_pl.envs.cutting_2d.kpi_calculator import Cutting2dKpiCalculator
 from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
-from maze_pl.envs.cutting_2d.objects import Piece
+from maze_pl.envs.cutting_2d.objects import Cutting2DMazeState, Piece
 from maze_pl.envs.cutting_2d.tensor_orders import TensorOrders
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, Tensors
@@ -245,3 +245,11 @@ class StructuredCutting2DTensorEnvironment(TensorEnv):
             "raw_piece_usage_per_step": self.n_raw_pieces / n_orders,
             "raw_pieces_per_order_served": n_used / n_served.clamp(min=1.0),
         }
+
+    def maze_state(self, env: int) -> Cutting2DMazeState:
+        """Return the state of one environment, in sub-step 1 with the chosen piece."""
+        pieces = self.room[env, : int(self.size[env])].int().tolist()
+        width, height = self.order[env].int().tolist()
+        inventory = [(x, y) for x, y in pieces]
+        state = Cutting2DMazeState(inventory, self._n_pieces, (width, height), self._raw_piece_size)
+        return state.with_choice(int(self.chosen[env])) if self._next_key[env] == 1 else state

@@ -30,7 +30,7 @@ def read_instance(path: str | Path) -> JobShopInstance:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a readable text file ({error}); name a file with an instance") from error
     if path.suffix.lower() == ".fjs":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
+from maze_pl.core.rule_heads import require_heads
 from maze_pl.envs.job_shop.objects import JobShopMazeState
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class OptionPolicy(MazeStatePolicy):
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict]) -> None:
-        self.heads = {key: tuple(space) for key, space in action_spaces_dict.items()}
+        self.action_spaces_dict = dict(action_spaces_dict)
+        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
 
     def act(
         self,
@@ -38,9 +40,13 @@ class OptionPolicy(MazeStatePolicy):
         """Choose the heads that the sub-step asks for.
 
         Raises:
-            ValueError: The batch has no states of the simulation.
+            ValueError: The batch has no states of the simulation, or the heads are not those of an option.
         """
         states = self.states_of(batch)
+        heads = self.action_spaces_dict[batch.step_key]
+        if batch.step_key not in self._known_keys:
+            require_heads(self, heads, _known_heads(states[0]))
+            self._known_keys.add(batch.step_key)
         choices = np.array([self.choose(state) for state in states])
         n_alternatives = states[0].exists.shape[1]
         chosen = {
@@ -48,7 +54,7 @@ class OptionPolicy(MazeStatePolicy):
             "job": choices[:, 0],
             "alternative": choices[:, 1],
         }
-        return PolicyStep({head: chosen[head] for head in self.heads[batch.step_key]})
+        return PolicyStep({head: chosen[head] for head in heads.spaces})
 
     @abstractmethod
     def choose(self, state: JobShopMazeState) -> tuple[int, int]:
@@ -57,3 +63,13 @@ class OptionPolicy(MazeStatePolicy):
         Args:
             state: A state in which something may be chosen.
         """
+
+
+def _known_heads(state: JobShopMazeState) -> dict[str, spaces.Space[Any]]:
+    """Return the heads of both forms."""
+    n_jobs, n_alternatives = state.exists.shape
+    return {
+        "option": spaces.Discrete(n_jobs * n_alternatives),
+        "job": spaces.Discrete(n_jobs),
+        "alternative": spaces.Discrete(n_alternatives),
+    }

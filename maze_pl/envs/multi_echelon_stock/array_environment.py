@@ -15,7 +15,7 @@ from maze_pl.envs.multi_echelon_stock.chain import StockChain
 from maze_pl.envs.multi_echelon_stock.core_environment import received_by_echelons, shifted
 from maze_pl.envs.multi_echelon_stock.cost_reward_aggregator import CostRewardAggregator
 from maze_pl.envs.multi_echelon_stock.echelon_observation_conversion import echelon_observation
-from maze_pl.envs.multi_echelon_stock.echelon_reward_aggregator import EchelonRewardAggregator
+from maze_pl.envs.multi_echelon_stock.echelon_reward_aggregator import EchelonRewardAggregator, checked_aggregator
 from maze_pl.envs.multi_echelon_stock.environment import stock_factory, structured_stock_factory
 from maze_pl.envs.multi_echelon_stock.events import StockEvents
 from maze_pl.envs.multi_echelon_stock.kpi_calculator import KPI_NAMES
@@ -40,6 +40,9 @@ class StockArrayEnvironment(ArrayFormEnv):
         chain: Description of the chain.
         reward_aggregator: Computes rewards; `CostRewardAggregator()` if None.
         structured: Whether each echelon is an agent, as in `structured_stock_factory`.
+
+    Raises:
+        TypeError: The aggregator has no array form.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class StockArrayEnvironment(ArrayFormEnv):
     ) -> None:
         super().__init__(structured_stock_factory(chain) if structured else stock_factory(chain))
         self.chain = chain
-        self.reward_aggregator = reward_aggregator or CostRewardAggregator()
+        self.reward_aggregator = checked_aggregator(reward_aggregator or CostRewardAggregator())
         self.structured = structured
         self._topic: Any = self.create_event_topic(StockEvents)
 

@@ -61,6 +61,10 @@ class BaseStockPolicy(OrderingPolicy):
                 )
             level = self.levels[echelon]
         if self.gains is not None:
+            if len(self.gains) != chain.n_echelons:
+                raise ValueError(
+                    f"gains={list(self.gains)} does not have one entry for each of {chain.n_echelons} echelons"
+                )
             if not chain.history:
                 came = f"gains={list(self.gains)} follow the last demands, of which a chain with history=0 keeps none"
                 raise ValueError(f"{came}: set its history, or leave gains out")

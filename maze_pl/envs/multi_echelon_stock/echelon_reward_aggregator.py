@@ -107,3 +107,16 @@ class EchelonRewardAggregator(RewardAggregatorInterface):
             shortage=columns["shortage"],
             fixed=columns["fixed"],
         )
+
+
+def checked_aggregator(aggregator: RewardAggregatorInterface) -> EchelonRewardAggregator:
+    """Return an aggregator that tells the rewards of echelons.
+
+    Raises:
+        TypeError: It does not.
+    """
+    if not isinstance(aggregator, EchelonRewardAggregator):
+        fault = f"{type(aggregator).__name__} does not tell the rewards of echelons"
+        remedy = "derive it from EchelonRewardAggregator, or use the flat sequential environment, stock_factory"
+        raise TypeError(f"{fault}; {remedy}")
+    return aggregator

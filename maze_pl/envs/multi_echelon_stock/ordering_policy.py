@@ -11,6 +11,8 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
+from maze_pl.core.rule_heads import require_heads
+from maze_pl.envs.multi_echelon_stock.action_conversion import ActionConversion
 from maze_pl.envs.multi_echelon_stock.chain import StockChain
 from maze_pl.envs.multi_echelon_stock.simulation import ChainState
 from maze_pl.envs.structured_env import Array
@@ -30,6 +32,7 @@ class OrderingPolicy(MazeStatePolicy):
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict]) -> None:
         self.action_spaces_dict = dict(action_spaces_dict)
+        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
 
     @abstractmethod
     def order(self, chain: StockChain, echelon: int, position: Array, received: Array) -> Array:
@@ -87,11 +90,12 @@ class OrderingPolicy(MazeStatePolicy):
             ValueError: The batch has no states of the simulation, or actions are not orders.
         """
         states = self.states_of(batch)
-        heads = self.action_spaces_dict[batch.step_key].spaces
-        if "order" not in heads:
-            fault = f"{type(self).__name__} gives actions for the head 'order', but the heads are {sorted(heads)}"
-            raise ValueError(f"{fault}; play it without wrappers that change actions")
         chain = states[0].chain
+        heads = self.action_spaces_dict[batch.step_key]
+        if batch.step_key not in self._known_keys:
+            n_acting = 1 if states[0].echelon >= 0 else chain.n_echelons
+            require_heads(self, heads, ActionConversion(chain, n_acting).space().spaces)
+            self._known_keys.add(batch.step_key)
         stocks = ChainState(
             np.stack([state.stock for state in states]),
             np.stack([state.owed for state in states]),

@@ -11,7 +11,8 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID
 from maze_pl.envs.multi_echelon_stock.chain import StockChain
 from maze_pl.envs.multi_echelon_stock.core_environment import StockCoreEnvironment
-from maze_pl.envs.multi_echelon_stock.echelon_reward_aggregator import EchelonRewardAggregator
+from maze_pl.envs.multi_echelon_stock.cost_reward_aggregator import CostRewardAggregator
+from maze_pl.envs.multi_echelon_stock.echelon_reward_aggregator import EchelonRewardAggregator, checked_aggregator
 from maze_pl.envs.multi_echelon_stock.objects import StockMazeAction, StockMazeState
 from maze_pl.envs.multi_echelon_stock.simulation import accepted_orders
 from maze_pl.envs.structured_env import Array
@@ -26,13 +27,16 @@ class StructuredStockCoreEnvironment(StockCoreEnvironment):
     Args:
         chain: Description of the chain.
         reward_aggregator: Computes rewards; `CostRewardAggregator()` if None.
+
+    Raises:
+        TypeError: The aggregator does not tell the rewards of echelons.
     """
 
     def __init__(self, chain: StockChain, reward_aggregator: EchelonRewardAggregator | None = None) -> None:
         self._amounts: list[int] = []  # of this period, from echelon 0
         self._orders = np.zeros(chain.n_echelons, np.int64)
         self._actor_rewards: Array | None = None
-        super().__init__(chain, reward_aggregator)
+        super().__init__(chain, checked_aggregator(reward_aggregator or CostRewardAggregator()))
 
     def reset(self) -> StockMazeState:
         """Start an episode with the initial stock."""

@@ -342,7 +342,7 @@ class ArrayRideHailingSimulation:
         return requests, counts
 
     def _find_idle(self, which: Array) -> None:
-        """Find the vehicles that have to decide, the one that has been free longest first."""
+        """Find the vehicles that have to decide, in the order in which their last drives or waits ended."""
         now = self.now(which)[:, np.newaxis]
         free_at = self.free_at[which]
         is_free = (free_at <= now + 1e-9 * self.city.period) & (now < self.shift_end[which])

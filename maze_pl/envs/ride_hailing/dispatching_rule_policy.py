@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
-from maze_pl.envs.ride_hailing.objects import APPEARED, DISTANCE, Array, RideHailingMazeState
+from maze_pl.core.rule_heads import require_heads
+from maze_pl.envs.ride_hailing.objects import APPEARED, DISTANCE, N_MOVES, Array, RideHailingMazeState
 from maze_pl.envs.ride_hailing.observation_conversion import Overview
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class DispatchingRulePolicy(MazeStatePolicy):
     ) -> None:
         if rule not in get_args(Rule):
             raise ValueError(f"{rule=} is unknown; known rules are {', '.join(get_args(Rule))}")
-        self.heads = {key: tuple(space) for key, space in action_spaces_dict.items()}
+        self.action_spaces_dict = dict(action_spaces_dict)
+        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
         self.rule = rule
         self.value_of_time = value_of_time
         self.reposition = reposition
@@ -79,10 +81,15 @@ class DispatchingRulePolicy(MazeStatePolicy):
         """Choose for the vehicle that decides next.
 
         Raises:
-            ValueError: The batch has no states of the simulation.
+            ValueError: The batch has no states of the simulation, or the heads are not those of an option.
         """
-        choices = np.array([self.choose(state) for state in self.states_of(batch)])
-        return PolicyStep({head: choices for head in self.heads[batch.step_key]})  # pairs of the first vehicle, too
+        states = self.states_of(batch)
+        heads = self.action_spaces_dict[batch.step_key]
+        if batch.step_key not in self._known_keys:
+            require_heads(self, heads, _known_heads(states[0], heads))
+            self._known_keys.add(batch.step_key)
+        choices = np.array([self.choose(state) for state in states])
+        return PolicyStep({head: choices for head in heads.spaces})  # pairs of the first vehicle, too
 
     def choose(self, state: RideHailingMazeState) -> int:
         """Return the option of the vehicle that decides next.
@@ -150,3 +157,11 @@ class DispatchingRulePolicy(MazeStatePolicy):
         axis = int(np.abs(gaps).argmax())
         side = 2 * axis + int(gaps[axis] > 0)
         return state.n_nearest + 1 + side
+
+
+def _known_heads(state: RideHailingMazeState, heads: spaces.Dict) -> dict[str, spaces.Space[Any]]:
+    """Return the heads of both forms; a pair may be one of any number of vehicles."""
+    n_options = state.n_nearest + N_MOVES
+    pair = heads.spaces.get("pair")
+    n_vehicles = int(pair.n) // n_options if isinstance(pair, spaces.Discrete) else 0
+    return {"option": spaces.Discrete(n_options), "pair": spaces.Discrete(max(n_vehicles, 1) * n_options)}

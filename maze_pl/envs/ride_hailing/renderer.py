@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK = "#2b2d33"
-_FAINT = "#8a8f99"
 _IDLE = "#1f77b4"
 _BUSY = "#9aa7b8"
 _CALM = "#f2b134"
@@ -62,6 +61,8 @@ class RideHailingRenderer(Renderer):
 
 def _draw_forecast(axes: Axes, state: RideHailingMazeState) -> None:
     """Draw the zones with the expected requests."""
+    from matplotlib.patheffects import withStroke
+
     city = state.city
     n = city.n_zones
     forecast = city.forecast[city.period_of(state.now)]
@@ -72,9 +73,11 @@ def _draw_forecast(axes: Axes, state: RideHailingMazeState) -> None:
     for edge in np.linspace(0, city.size, n + 1):
         axes.axhline(edge, color="white", linewidth=1.5, zorder=1)
         axes.axvline(edge, color="white", linewidth=1.5, zorder=1)
+    outlined: Any = {"path_effects": [withStroke(linewidth=2.5, foreground="white")]}  # above lines of trips
     for centre, expected in zip(city.centres, forecast, strict=True):
         corner = centre + 0.46 * city.size / n * np.array([-1, 1])
-        axes.text(corner[0], corner[1], f"{expected:.1f}", ha="left", va="top", fontsize=7, color=_FAINT, zorder=1)
+        number = f"{expected:.1f}"
+        axes.text(corner[0], corner[1], number, ha="left", va="top", fontsize=9, color=_INK, zorder=3.5, **outlined)
     axes.set(xlim=(0, city.size), ylim=(0, city.size), aspect="equal")
     axes.set_xlabel("km", color=_INK, fontsize=9)
     axes.tick_params(length=0, colors=_INK, labelsize=8)

@@ -31,7 +31,7 @@ class Drive:
         trip: Distance with a passenger, km; 0 without one.
         fare: Fare of the passenger; 0 without one.
         waiting_time: Minutes from the request to the pick-up; 0 without a passenger.
-        overtime: Minutes of the drive after the end of the shift.
+        overtime: Minutes of the drive after the end of the shift; 0 without a passenger.
         accepts: Whether it drives to a passenger.
     """
 
@@ -48,7 +48,7 @@ class RideHailingSimulation:
     """A day of a fleet whose vehicles begin and end shifts.
 
     Time moves in periods. At the start of each one, every vehicle that is on duty and free decides,
-    one after the other, the one that has been free longest first. A vehicle that has accepted a
+    one after the other, in the order in which their last drives or waits ended. A vehicle that has accepted a
     request drives to its origin and to its destination, and is then free. It keeps the promise: a
     request may be accepted only if the vehicle reaches it within the passenger's patience. A drive
     towards a neighbouring zone lasts one period. A vehicle that will not be free before the end of its
@@ -209,7 +209,7 @@ class RideHailingSimulation:
         return len(requests) - len(self.waiting)
 
     def _find_idle(self) -> None:
-        """Find the vehicles that have to decide, the one that has been free longest first."""
+        """Find the vehicles that have to decide, in the order in which their last drives or waits ended."""
         is_free = (self.free_at <= self.now + 1e-9 * self.city.period) & (self.now < self.shift_end)
         idle = np.flatnonzero(is_free)
         order = np.argsort(self.free_at[idle], kind="stable")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,3 +77,7 @@ class CartPoleTensorEnv(TensorEnv):
         self.state.add_(SECONDS * change)
         is_over = (self.state[:, 0].abs() > MOST_POSITION) | (self.state[:, 2].abs() > MOST_ANGLE)
         return Outcome(torch.ones_like(position), is_over)
+
+    def maze_state(self, env: int) -> dict[str, Any]:
+        """Return the state of one environment, with the observation [4] for rules."""
+        return {**super().maze_state(env), "observation": self.state[env].float().cpu().numpy()}

@@ -20,6 +20,7 @@ from maze_pl.envs.vector.vector_env import MakeEnv, Staging
 from maze_pl.envs.vector.wrapper_starts import WrapperStarts
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.system.deferred_files import deferred_files
 
 T = TypeVar("T")
 
@@ -84,6 +85,12 @@ class LocalVectorEnv(ReplayedVectorEnv):
     def wrapper_states(self) -> list[dict[str, Any]]:
         """Return the wrappers' full states; see `ReplayedVectorEnv.wrapper_states`."""
         return [states_of(stack) for stack in self._stacks]
+
+    def write_pending(self) -> list[str]:
+        """Write all records and logs; see `VectorEnv.write_pending`."""
+        written = [wrapper.write_pending() for stack in self._stacks for wrapper in stack.values()]
+        deferred_files().flush()
+        return list(dict.fromkeys(folder for folder in written if folder is not None))
 
     def reset_wrappers(self) -> None:
         """Bring all wrappers back to their first state; see `VectorEnv.reset_wrappers`."""

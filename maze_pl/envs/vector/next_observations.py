@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.exact_numbers import holds_all
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, check_observation
 from maze_pl.envs.structured_env import Array
@@ -19,7 +20,8 @@ Place = tuple[str, Array, tuple[int, ...], np.dtype[Any]]
 class NextObservations:
     """Observations of the next actor of each environment.
 
-    An observation is checked in full if its shape or dtype is not that of an earlier one.
+    An observation is checked in full if its shape or dtype is not that of an earlier one, or if its
+    dtype has numbers that the dtype of its space cannot hold.
 
     Args:
         spec: Observation and action spaces of the agents.
@@ -91,10 +93,17 @@ class NextObservations:
         for name, rows in self._staging.observation[key].items():
             rows[n] = observation[name]
 
-    def accept(self, key: StepKey, name: str, dtype: np.dtype[Any]) -> None:
-        """Stop checking observations of a dtype that can be staged."""
+    def accept(self, key: StepKey, name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """Stop checking observations of a dtype, if all its numbers can be staged.
+
+        Returns:
+            The dtype whose observations are not checked.
+        """
+        held = self._staging.observation[key][name].dtype
+        accepted = dtype if holds_all(held, dtype) else held
         places = self.places[key]
-        self.places[key] = [(*place[:3], dtype) if place[0] == name else place for place in places]
+        self.places[key] = [(*place[:3], accepted) if place[0] == name else place for place in places]
+        return accepted
 
     def check_final(self, key: StepKey, observation: Any) -> None:
         """Check the final observation of a truncated episode.

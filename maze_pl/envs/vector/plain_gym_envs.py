@@ -12,7 +12,8 @@ from maze_pl.envs.gym_core_env import GymCoreEnv
 from maze_pl.envs.gym_env import GymMazeEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events import BaseEnvEvents
-from maze_pl.events.episode_statistics import action_keys, detached
+from maze_pl.events.attribute_values import detached
+from maze_pl.events.episode_statistics import action_keys
 from maze_pl.events.folding import DISTRIBUTION, MOST_KEPT_STEPS
 
 _Folded = dict[str, Any]

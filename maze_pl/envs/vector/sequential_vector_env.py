@@ -62,9 +62,9 @@ class SequentialVectorEnv(LocalVectorEnv):
         clock: Records the running step or reset, so that another process can end this one if an
             environment hangs.
         check: Check of every step's results. `fast` requires observations with the shape of their
-            space, numeric observations and rewards, and boolean flags. `full` checks the whole
-            contract: also that values lie within bounds and have a dtype of their space, and that
-            there are no surplus entries.
+            space, numeric observations and rewards, and boolean flags; integers must fit the dtype
+            of their space. `full` checks the whole contract: also that values lie within bounds,
+            that their dtype is of the kind of their space, and that there are no surplus entries.
 
     Raises:
         ValueError: There are no environments, or `check` is unknown.
@@ -296,8 +296,7 @@ class SequentialVectorEnv(LocalVectorEnv):
                     observation = np.asarray(observation)
                 if observation.shape != shape or observation.dtype is not dtype:
                     plain.check(n, result)
-                    dtype = observation.dtype
-                    self._next.accept(key, name, dtype)
+                    dtype = self._next.accept(key, name, observation.dtype)
                 rows[n] = observation
         except Exception as error:
             self._explain(n, error, result)

@@ -24,6 +24,7 @@ from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.step_clock import StepClock
 from maze_pl.envs.vector.vector_env import AttributedRewards, MakeEnv, Numbers, Staging, StepExtras, VectorEnv, listed
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.system.global_generators import global_seed
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.time_limit import seconds_to_make, time_limit_to_make
 from maze_pl.system.worker_process import (
@@ -161,7 +162,9 @@ class SubprocVectorEnv(ReplayedVectorEnv):
             clock = worker
             self._clocks[clock].begin(0, StepClock.MAKING)  # includes what the worker imports
         make = dumps(partial(_part, env_factories[start:stop], self.spec, self.n_envs, start, clock, own))
-        self._workers.append(WorkerProcess(make, blocks, portable_error, f"maze_pl-envs-{start}-{stop}", False))
+        name = f"maze_pl-envs-{start}-{stop}"
+        seed = derive_seed(*global_seed(), "environments", self.seed, self.first_env_index + start)
+        self._workers.append(WorkerProcess(make, blocks, portable_error, name, False, seed))
 
     def _receive(self, worker: int) -> Any:
         """Return the answer of a worker.
@@ -316,6 +319,10 @@ class SubprocVectorEnv(ReplayedVectorEnv):
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
         """Load statistics into all wrappers; see `VectorEnv.load_shared_states`."""
         self._call("load_shared_states", dict.fromkeys(self._all, (state, freeze)))
+
+    def write_pending(self) -> list[str]:
+        """Write all records and logs; see `VectorEnv.write_pending`."""
+        return list(dict.fromkeys(self._everyones("write_pending")))
 
     def reset_wrappers(self) -> None:
         """Bring all wrappers back to their first state; see `VectorEnv.reset_wrappers`."""

@@ -226,6 +226,14 @@ class VectorEnv(ABC):
     def close(self) -> None:
         """Close the environments and end the processes that they live in; safe to call twice."""
 
+    def write_pending(self) -> list[str]:
+        """Write all records and logs of what was played, and wait until they are on the disk.
+
+        Returns:
+            Folders of event logs; see `EventLogWriter.write_pending`.
+        """
+        return []
+
     @abstractmethod
     def drain_summaries(self) -> Sequence[EpisodeSummary]:
         """Return summaries of episodes that ended since the last call.

@@ -36,6 +36,9 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         n_vehicles: Maximum number of vehicles under way at the same time.
         reward_aggregator: Computes rewards; `DistanceRewardAggregator()` if None.
         advised: Whether observations show planned routes; see `ObservationConversion`.
+
+    Raises:
+        TypeError: The aggregator has no array form.
     """
 
     def __init__(
@@ -53,7 +56,12 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         self.sources = instance_sources(instances)
         self.max_customers = checked_sizes(self.sources, max_customers, n_vehicles)
         self.n_vehicles = n_vehicles
-        self.reward_aggregator = reward_aggregator or DistanceRewardAggregator()
+        aggregator = reward_aggregator or DistanceRewardAggregator()
+        if not isinstance(aggregator, RoutingRewardAggregator):
+            remedy = "derive it from RoutingRewardAggregator and define its rewards"
+            fault = f"{type(aggregator).__name__} has no array form"
+            raise TypeError(f"{fault}; {remedy}, or use the sequential environment")
+        self.reward_aggregator = aggregator
         self._topic: Any = self.create_event_topic(RoutingEvents)
 
     @property
@@ -137,13 +145,13 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
         return self._observation
 
     def kpis(self, which: Array) -> Mapping[str, Array]:
-        """Return distance, number of routes and mean load; the gap is NaN for random instances."""
+        """Return distance, number of routes and mean load; the gap is NaN without a best known distance."""
         simulation = self.simulation
         instances = simulation.instances
         n_routes = simulation.n_routes[which]
         is_complete = ~simulation.unserved[which].any(axis=1)
         load = instances.demands[which].sum(axis=1) / np.maximum(n_routes * instances.capacity[which], 1)
-        best = np.array([self._best_known(int(env)) for env in which], np.float64)
+        best = np.maximum(instances.best_known[which], 1e-9)
         values = {
             "distance": simulation.length[which],
             "gap_percent": 100 * (simulation.length[which] / best - 1),
@@ -152,11 +160,6 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
             "mean_load": load,
         }
         return {name: np.where(is_complete, value, np.nan) for name, value in values.items()}
-
-    def _best_known(self, env: int) -> float:
-        """Best known distance of an environment's instance, NaN without one."""
-        best = self.sources[int(self._source[env])].best_known
-        return np.nan if best is None else max(best, 1e-9)
 
     def get_renderer(self) -> VehicleRoutingRenderer:
         """Return the renderer of the map."""
@@ -173,7 +176,9 @@ class VehicleRoutingArrayEnvironment(ArrayFormEnv):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict`; see `ArrayEnv.load_state_dict`."""
-        super().load_state_dict(state)
+        # in states of earlier versions, the episodes under way have no best known distance
+        best_known = np.full(self.n_envs, np.nan)
+        super().load_state_dict({"instances_best_known": best_known, **state})
         self._instances = [None] * self.n_envs
 
     def _arrays(self) -> Iterator[tuple[str, Array]]:

@@ -143,7 +143,7 @@ def parse_solution(text: str, name: str) -> Routes:
 def _text(path: Path) -> str:
     """Content of a text file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a readable text file ({error}); name a file with an instance") from error
 

@@ -67,7 +67,8 @@ class RoutingInstance:
         object.__setattr__(self, "distances", distances)
         stacked = distances[np.newaxis]
         scale = mean_distances(stacked, np.array([len(demands)]))
-        bound = radial_bounds(stacked, demands[np.newaxis], np.array([self.capacity]))
+        of_depot = shortest_distances(distances) if self.distances is not None else distances[0]
+        bound = radial_bounds(of_depot[np.newaxis], demands[np.newaxis], np.array([self.capacity]))
         object.__setattr__(self, "scale", float(scale[0]))
         object.__setattr__(self, "bound", float(bound[0]))
         for array in (coordinates, demands, distances):
@@ -109,6 +110,7 @@ class InstanceArrays:
         n_customers: [N] number of customers that exist.
         scale: [N] mean distance between two nodes.
         bound: [N] lower bound of the total distance.
+        best_known: [N] shortest published total distance; NaN if there is none.
     """
 
     coordinates: Array
@@ -118,6 +120,7 @@ class InstanceArrays:
     n_customers: Array
     scale: Array
     bound: Array
+    best_known: Array
 
     @classmethod
     def empty(cls, n: int, max_customers: int) -> InstanceArrays:
@@ -131,6 +134,7 @@ class InstanceArrays:
             np.zeros(n, np.int64),
             np.ones(n),
             np.ones(n),
+            np.full(n, np.nan),
         )
 
     @classmethod
@@ -152,6 +156,7 @@ class InstanceArrays:
             arrays.n_customers[place] = instance.n_customers
             arrays.scale[place] = instance.scale
             arrays.bound[place] = instance.bound
+            arrays.best_known[place] = np.nan if instance.best_known is None else instance.best_known
         return arrays
 
     def put(self, which: Array, other: InstanceArrays) -> None:
@@ -172,6 +177,7 @@ class InstanceArrays:
         self.n_customers[which] = other.n_customers
         self.scale[which] = other.scale
         self.bound[which] = other.bound
+        self.best_known[which] = other.best_known
 
     def instance(self, place: int, name: str) -> RoutingInstance:
         """Return one of the instances.
@@ -183,7 +189,9 @@ class InstanceArrays:
         n_nodes = int(self.n_customers[place]) + 1
         distances = self.distances[place, :n_nodes, :n_nodes]
         coordinates = self.coordinates[place, :n_nodes]
-        return RoutingInstance(name, coordinates, self.demands[place, :n_nodes], int(self.capacity[place]), distances)
+        best_known = None if np.isnan(self.best_known[place]) else float(self.best_known[place])
+        demands = self.demands[place, :n_nodes]
+        return RoutingInstance(name, coordinates, demands, int(self.capacity[place]), distances, best_known)
 
 
 def straight_distances(coordinates: Array) -> Array:
@@ -208,24 +216,44 @@ def mean_distances(distances: Array, n_nodes: Array) -> Array:
     return np.where(means > 0, means, 1.0)
 
 
-def radial_bounds(distances: Array, demands: Array, capacity: Array) -> Array:
+def shortest_distances(distances: Array) -> Array:
+    """Distance of each node from the depot on the shortest way, also over other nodes.
+
+    It is shorter than the direct distance where the triangle inequality does not hold, as for rounded
+    distances. Differences that come from the arithmetic alone are left out.
+
+    Args:
+        distances: [C + 1, C + 1].
+
+    Returns:
+        [C + 1].
+    """
+    direct = shortest = distances[0]
+    while True:
+        over_others = (shortest[:, np.newaxis] + distances).min(axis=0)
+        if (over_others >= shortest).all():
+            return np.asarray(np.where(shortest < direct * (1 - 1e-9), shortest, direct))
+        shortest = np.minimum(shortest, over_others)
+
+
+def radial_bounds(of_depot: Array, demands: Array, capacity: Array) -> Array:
     """Lower bound of the total distance of each instance, or 1 if it is 0.
 
         max(2 sum_i q_i d(0, i) / Q, 2 max_i d(0, i))
 
     The first part holds because a vehicle that serves i with others drives 2 d(0, i) at least, for
     loads of Q at most; Haimovich and Rinnooy Kan 1985 (Mathematics of Operations Research 10(4), pp.
-    527-542). Both need the triangle inequality.
+    527-542). Both need d(0, i) to be the length of the shortest way, see `shortest_distances`.
 
     Args:
-        distances: [N, C + 1, C + 1].
+        of_depot: [N, C + 1] d(0, i).
         demands: [N, C + 1].
         capacity: [N].
 
     Returns:
         [N].
     """
-    of_depot = np.ascontiguousarray(distances[:, 0])
+    of_depot = np.ascontiguousarray(of_depot)
     loads = (of_depot * demands).sum(axis=1) / capacity
     bounds = 2 * np.maximum(loads, of_depot.max(axis=1))
     return np.where(bounds > 0, bounds, 1.0)

@@ -15,11 +15,9 @@ class InstanceSource(ABC):
 
     Attributes:
         max_customers: Largest number of customers of its instances.
-        best_known: Shortest published total distance, if all instances are the same.
     """
 
     max_customers: int
-    best_known: float | None = None
 
     @abstractmethod
     def draw(self, generator: np.random.Generator) -> RoutingInstance:
@@ -61,7 +59,6 @@ class FixedInstance(InstanceSource):
     def __init__(self, instance: RoutingInstance) -> None:
         self.instance = instance
         self.max_customers = instance.n_customers
-        self.best_known = instance.best_known
 
     def draw(self, generator: np.random.Generator) -> RoutingInstance:
         """Return the instance; the generator is not used."""

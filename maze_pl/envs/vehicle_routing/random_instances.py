@@ -118,7 +118,7 @@ class RandomInstances(InstanceSource):
         size = np.full(len(which), n)
         capacity = np.full(len(which), self.capacity)
         scale = mean_distances(distances, size + 1)
-        bound = radial_bounds(distances, demands, capacity)
+        bound = radial_bounds(distances[:, 0], demands, capacity)
         return InstanceArrays(
             coordinates=coordinates,
             demands=demands,
@@ -127,4 +127,5 @@ class RandomInstances(InstanceSource):
             n_customers=size,
             scale=scale,
             bound=bound,
+            best_known=np.full(len(which), np.nan),
         )

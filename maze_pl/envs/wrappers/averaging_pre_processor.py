@@ -1,6 +1,7 @@
 """Base of pre-processors that compute weighted means."""
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -13,7 +14,8 @@ class AveragingPreProcessor(PreProcessor):
     """Base class of pre-processors that compute weighted means, within the range of the original.
 
     Means of bytes (uint8) are rounded half up to bytes, so that images stay small until they
-    reach the network; all others are float32.
+    reach the network; all others are float32. Subclasses compute means of bytes without rounding
+    errors, so that a mean halfway between two bytes is rounded up by any library on any machine.
 
     Args:
         observation_space: A Box.
@@ -21,7 +23,10 @@ class AveragingPreProcessor(PreProcessor):
     Attributes:
         range: Lowest and highest value of the space.
         is_bytes: Whether observations are bytes.
+        computed: Type in which means are computed.
     """
+
+    computed: type[np.floating[Any]] = np.float32
 
     def __init__(self, observation_space: Space) -> None:
         super().__init__(observation_space)
@@ -31,11 +36,11 @@ class AveragingPreProcessor(PreProcessor):
 
     @abstractmethod
     def average(self, observation: Array) -> Array:
-        """Means of an observation in float32."""
+        """Means of an observation, which has the type `computed`, in this type."""
 
     def process(self, observation: Array) -> Array:
         """Means, rounded for bytes; otherwise clipped, as rounding errors may exceed the range."""
-        means = self.average(observation.astype(np.float32))
+        means = self.average(observation.astype(self.computed))
         return (means + 0.5).astype(np.uint8) if self.is_bytes else np.clip(means, *self.range)
 
     def processed_space(self) -> Space:

@@ -68,6 +68,10 @@ class EventLogsWrapper(Wrapper):
             self.writer.end_episode()
         return {}
 
+    def write_pending(self) -> str | None:
+        """Have the writer write pending events; see `EventLogWriter.write_pending`."""
+        return self.writer.write_pending()
+
     def state_dict(self) -> dict[str, Any]:
         """Time at which the running episode began, under which its further events are written."""
         return {"episode_id": self.context.episode_id, "episode_started": self.context.episode_started}

@@ -13,13 +13,14 @@ from maze_pl.core.episode import EpisodeSummary, StatKey
 from maze_pl.envs.contract import EnvContractError, bounds, check_reset, check_step, describe
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.events.attribute_values import detached
 from maze_pl.events.episode_log import (
     EpisodeEventLog,
     KpiCalculator,
     RunningEventLog,
     RunningKpiCalculator,
 )
-from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys, detached
+from maze_pl.events.episode_statistics import EpisodeStatistics, action_keys
 from maze_pl.events.event_names import find_topic
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.topics import (

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.rule_heads import require_heads
 
 if TYPE_CHECKING:
     import torch
@@ -20,10 +21,16 @@ class NoCorrectionPolicy:
 
     Args:
         action_spaces_dict: Action space of each sub-step; all heads are corrections.
+
+    Raises:
+        ValueError: A head is not a Box from -1 to 1.
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict]) -> None:
         self.action_spaces_dict = dict(action_spaces_dict)
+        for space in self.action_spaces_dict.values():
+            known = {head: spaces.Box(-1, 1, part.shape) for head, part in space.spaces.items()}
+            require_heads(self, space, known)
 
     def act(
         self,

@@ -2,16 +2,18 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from gymnasium import spaces
 
-from maze_pl.envs.structured_env import Action, StructuredEnv
+from maze_pl.envs.structured_env import Action, StructuredEnv, made_without_init
 from maze_pl.envs.wrapper import ActionWrapper
 
 
 class ReplacedHeadsWrapper(ActionWrapper):
     """Replaces each named action head by one or more others, in every sub-step that has it.
+
+    The `heuristic` of the wrapped environment plays with its actions translated.
 
     Args:
         env: The environment to wrap.
@@ -37,6 +39,12 @@ class ReplacedHeadsWrapper(ActionWrapper):
             if len(dict(parts)) != len(parts):
                 raise ValueError(f"{name}: some of the action heads {[head for head, _ in parts]} have the same name")
             self._action_spaces[key] = spaces.Dict(dict(parts))
+
+    @property
+    def heuristic_policy(self) -> str | None:  # type: ignore[override]
+        """Policy that translates what the `heuristic_policy` of the wrapped environment does; None if it has none."""
+        path = "maze_pl.envs.wrappers.translated_rule_policy.TranslatedRulePolicy"
+        return None if self.env.heuristic_policy is None else path
 
     @abstractmethod
     def replacement(self, head: str, space: spaces.Space[Any], entry: Any) -> dict[str, spaces.Space[Any]]:
@@ -64,3 +72,9 @@ class ReplacedHeadsWrapper(ActionWrapper):
         for head in self._new.keys() & action.keys():
             changed |= self.divided(head, changed.pop(head))
         return changed
+
+    def without_env(self) -> Self:
+        """Return a copy that only converts actions; it holds no environment, so that a policy can take it along."""
+        copied: Self = made_without_init(type(self))
+        vars(copied).update({name: value for name, value in vars(self).items() if name != "env"})
+        return copied

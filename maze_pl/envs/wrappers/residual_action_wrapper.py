@@ -38,7 +38,7 @@ class ResidualActionWrapper(ActionWrapper):
     arXiv:1812.03201). The `heuristic` of the wrapped environment plays the rule without corrections.
 
     The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no state
-    between acts.
+    between acts. A `MazeStatePolicy` also gets the state of the simulation.
 
     Args:
         env: The environment to wrap.
@@ -106,7 +106,8 @@ class ResidualActionWrapper(ActionWrapper):
         step_key, agent_id = self.env.actor_id()
         if not self.rule.heads_of(step_key):
             return action
-        ruled = self._ruled(step_key, int(agent_id), self._seen, self.env.get_simulation_state())
+        state = self.env.get_simulation_state() if self.rule.reads_state else None
+        ruled = self._ruled(step_key, int(agent_id), self._seen, state)
         corrected = self.rule.corrected(step_key, ruled, action)
         new = {head + SUFFIX for head in corrected}
         return {**{head: value for head, value in action.items() if head not in new}, **corrected}
@@ -114,7 +115,8 @@ class ResidualActionWrapper(ActionWrapper):
     def _ruled(self, step_key: StepKey, agent_id: int, observation: Observation, maze_state: Any) -> dict[str, Array]:
         """Actions of the rule for one actor."""
         rows = {name: np.asarray(value)[np.newaxis] for name, value in observation.items()}
-        acted = self.rule.act(step_key, rows, np.array([agent_id]), [maze_state])
+        states = [maze_state] if self.rule.reads_state else None
+        acted = self.rule.act(step_key, rows, np.array([agent_id]), states)
         return {head: values[0] for head, values in acted.items()}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:

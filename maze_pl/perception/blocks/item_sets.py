@@ -341,7 +341,11 @@ class ItemSetBlock(ShapeNormalizationBlock, ABC):
         return Encoded(sets, embeddings, joined, torch.cat(chosen, -1) if chosen else None)
 
     def _sets(self, slots: Tensor, block_input: dict[str, Tensor]) -> ItemSets:
-        """Return the items in use; all slots are in use unless a mask or zeros rule some out."""
+        """Return the items in use; all slots are in use unless a mask or zeros rule some out.
+
+        Compiled and exported programs compute all slots: ONNX Runtime computes some operations wrongly if
+        all sets are empty.
+        """
         mask: Tensor | None = None
         if self.mask_key is not None:
             mask = block_input[self.mask_key] != 0
@@ -350,7 +354,8 @@ class ItemSetBlock(ShapeNormalizationBlock, ABC):
             mask = is_item if mask is None else mask & is_item
         if mask is None:
             return AllSlots(torch.ones_like(slots[..., 0], dtype=torch.bool))
-        return ItemsInUse(mask) if self.skip_masked else AllSlots(mask)
+        skips = self.skip_masked and not torch.compiler.is_compiling()
+        return ItemsInUse(mask) if skips else AllSlots(mask)
 
     def _sorted(self, x: Tensor) -> Tensor:
         return x.sort(-1).values if self.any_order else x

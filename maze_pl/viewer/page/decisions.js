@@ -25,11 +25,21 @@ function makeHeadView(name, head) {
   return new NumbersOfHeadView(name, head);
 }
 
-/** The label of an option: its number, and its text if there is one. */
-function optionLabel(head, option) {
-  if (head.kind === "bernoulli") return head.labels?.[option] ?? `bit ${option}`;
-  const isNamed = head.labels && head.sizes.length === 1 && head.labels.length === head.sizes[0];
-  return isNamed ? `${option}  ${head.labels[option]}` : String(option);
+/** The labels of the options of each part: their numbers, and their texts if there are any; bits are one part. */
+function optionLabels(head) {
+  if (head.kind === "bernoulli") return [head.sizes.map((_, bit) => head.labels?.[bit] ?? `bit ${bit}`)];
+  const isNamed = head.labels?.length === head.sizes.reduce((sum, size) => sum + size, 0);
+  let first = 0;
+  return head.sizes.map((size) => {
+    const names = isNamed ? head.labels.slice(first, first + size) : null;
+    first += size;
+    return Array.from({ length: size }, (_, option) => (names ? `${option}  ${names[option]}` : String(option)));
+  });
+}
+
+/** The options that were chosen, one for each part, by their labels. */
+function chosenLabels(labels, actions) {
+  return [...actions].map((option, part) => labels[part]?.[option] ?? String(option)).join(", ");
 }
 
 /** Categorical and multi-categorical heads, with a group of options for each part; Bernoulli heads, with one for all bits. */
@@ -40,10 +50,10 @@ class OptionsView {
     this.summary = element("p", { class: "summary" });
     this.root = element("section", { class: "head" }, element("h4", { text: name }), this.summary);
     this.root.classList.toggle("is-bare", !head.probabilities);
-    const sizes = this.hasBits ? [head.sizes.length] : head.sizes;
-    this.parts = sizes.map((size, part) => {
-      const view = new PartView(head, size);
-      if (sizes.length > 1) this.root.append(element("h5", { text: `part ${part + 1} of ${sizes.length}` }));
+    this.labels = optionLabels(head);
+    this.parts = this.labels.map((labels, part) => {
+      const view = new PartView(head, labels);
+      if (this.labels.length > 1) this.root.append(element("h5", { text: `part ${part + 1} of ${this.labels.length}` }));
       this.root.append(view.root);
       return view;
     });
@@ -74,9 +84,9 @@ class OptionsView {
   sentence(action, likely, probabilities, allowed) {
     const { head } = this;
     const describe = (actions) => {
-      if (this.hasBits || head.sizes.length > 1) return [...actions].join(", ");
-      const share = probabilities ? ` (${formatShare(probabilities[actions[0]])})` : "";
-      return optionLabel(head, actions[0]) + share;
+      if (this.hasBits) return [...actions].join(", ");
+      const share = probabilities && head.sizes.length === 1 ? ` (${formatShare(probabilities[actions[0]])})` : "";
+      return chosenLabels(this.labels, actions) + share;
     };
     const parts = [`Taken ${describe(action)}`];
     if (likely) parts.push(`most likely ${describe(likely)}`);
@@ -96,8 +106,9 @@ function ofSetBits(options) {
 
 /** The options of one part: all of them as a list, or columns with the likeliest below. */
 class PartView {
-  constructor(head, size) {
-    Object.assign(this, { head, size });
+  constructor(head, labels) {
+    const size = labels.length;
+    Object.assign(this, { head, labels, size });
     this.isLong = size > LISTED;
     this.list = element("ul", { class: "options" });
     this.rows = Array.from({ length: this.isLong ? LIKELIEST + 2 : size }, () => new OptionRow());
@@ -127,7 +138,7 @@ class PartView {
       if (i >= options.length) return;
       const option = options[i];
       row.update({
-        label: optionLabel(this.head, option),
+        label: this.labels[option],
         share: this.probabilities ? this.probabilities[option] : NaN,
         isMasked: this.allowed !== null && !this.allowed[option],
         isChosen: chosen(option),
@@ -171,8 +182,7 @@ class PartView {
     for (let option = 0; option < this.size; option += 1) {
       const masked = this.allowed && !this.allowed[option];
       const share = this.probabilities ? formatShare(this.probabilities[option]) : "";
-      const label = optionLabel(this.head, option);
-      setText(this.all.children[option], `${label}: ${masked ? "masked" : share || "allowed"}`);
+      setText(this.all.children[option], `${this.labels[option]}: ${masked ? "masked" : share || "allowed"}`);
     }
   }
 }
@@ -268,12 +278,16 @@ class ContinuousView {
 class NumbersOfHeadView {
   constructor(name, head) {
     this.head = head;
+    this.labels = head.kind === "multi_categorical" ? optionLabels(head) : null;
     this.text = element("p", { class: "summary" });
     this.root = element("section", { class: "head" }, element("h4", { text: name }), this.text);
   }
 
   update(row) {
-    const text = (array) => [...array.row(row)].map(formatNumber).join(", ");
+    const text = (array) => {
+      const values = array.row(row);
+      return this.labels ? chosenLabels(this.labels, values) : [...values].map(formatNumber).join(", ");
+    };
     const likely = this.head.most_likely ? ` · most likely ${text(this.head.most_likely)}` : "";
     setText(this.text, `Taken ${text(this.head.action)}${likely}`);
   }

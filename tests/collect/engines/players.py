@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import sys
 import time
@@ -66,6 +67,10 @@ class Player:
         with torch.no_grad():
             values = self.policy(torch.randn((n, 3), generator=generator))
         return values, values.double().numpy() + self.n_calls
+
+    def draw_globally(self) -> tuple[float, float, float]:
+        """The next numbers of the global generators of Python, NumPy and torch."""
+        return random.random(), float(np.random.rand()), torch.rand(()).item()
 
     def weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.policy.state_dict().items()}

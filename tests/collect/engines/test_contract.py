@@ -171,6 +171,30 @@ def test_large_results_arrive_whole_and_can_be_written_to(shared_engine: Engine)
     tensor += 1
 
 
+IN_PROCESSES = [parameter for parameter in PARAMETERS if parameter.id in ("processes-2", "ray")]
+
+
+@pytest.mark.parametrize("shared_engine", IN_PROCESSES, indirect=True)
+def test_global_generators_of_workers_follow_the_seed_and_differ(shared_engine: Engine) -> None:
+    def drawn(seed: int) -> list[tuple[float, float, float]]:
+        policy = make_policy()
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        shared_engine.start(Player, policy)
+        jobs: list[Any] = [(player, "draw_globally", ()) for player in range(2)]
+        numbers: list[tuple[float, float, float]] = shared_engine.map(jobs)
+        assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn here
+        # the worker that replaces one draws other numbers again
+        shared_engine.submit(1, "kill_first", 1)
+        shared_engine.get()
+        return numbers + shared_engine.map([(1, "draw_globally", ())])
+
+    first, again, other = drawn(3), drawn(3), drawn(4)
+    assert first == again
+    for numbers in zip(*first, *other, strict=True):
+        assert len(set(numbers)) == 6
+
+
 @pytest.mark.parametrize("shared_engine", PARAMETERS[1:], indirect=True)  # in process, it is the very object
 def test_a_result_does_not_change_when_the_actor_goes_on(shared_engine: Engine) -> None:
     shared_engine.start(Player, RandomActs())

@@ -206,7 +206,7 @@ def _raise_in_place(env: Any) -> None:
     env.held.value[-1] += 1
 
 
-IN_HELPER = "Held changes 'held.value', which checkpoints do not hold: make it an attribute of the environment, or keep"
+IN_HELPER = "Held changes 'held.value', which checkpoints and copies do not hold: make it an attribute of"
 STREAMS = "use RandomStreams as an attribute"
 CHANGES: dict[str, tuple[Any, Any, str]] = {
     "array": (lambda n: Helper(np.zeros(n)), _raise_in_place, IN_HELPER),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from maze_pl.envs.checker.arrays import make_comparable
 from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
+from tests.envs.arrays.guessing import InArray, InObject
 from tests.envs.arrays.yard import YardArrayEnv, make_yard
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -117,3 +119,24 @@ def test_statistics_of_wrappers_are_the_same_in_both_forms() -> None:
     singles.reset()
     for name, values in arrays.staging.observation[0].items():
         np.testing.assert_array_equal(values, singles.staging.observation[0][name])
+
+
+def test_a_vector_environment_whose_state_cannot_be_saved_is_not_said_to_be_copied() -> None:
+    report = check_env(lambda: GymVectorArrayEnv("CartPole-v1", vectorization_mode="sync"), n_steps=50)
+    (line,) = [line for line in report.lines if line.name == "saving"]
+    assert (line.verdict, line.explanation) == (
+        "skipped",
+        "its state cannot be saved: a resumed run starts new episodes",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (InArray, "a copy made within an episode continues like the original"),
+        (InObject, "a copy would lack a part of the state: InObject changes 'simulation.held', which checkpoints and"),
+    ],
+)
+def test_state_that_copies_lack_is_named(kind: Any, expected: str) -> None:
+    (line,) = [one for one in check_env(kind, n_steps=40).lines if one.name == "saving"]
+    assert re.match(expected, line.explanation)

@@ -51,7 +51,10 @@ def choose(
 ) -> dict[str, int]:
     """The action that a policy chooses for the actor that acts next."""
     batch = {name: array[np.newaxis] for name, array in observation.items()}
-    step = policy.act(PolicyBatch(env.actor_id().step_key, batch, np.zeros(1, np.int64)), generator=generator)
+    states = [env.get_simulation_state()]
+    step = policy.act(
+        PolicyBatch(env.actor_id().step_key, batch, np.zeros(1, np.int64), maze_state=states), generator=generator
+    )
     return {head: int(value[0]) for head, value in step.action.items()}
 
 

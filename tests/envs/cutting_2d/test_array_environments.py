@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from examples.cutting_2d_mixed.waste_reward import WasteRewardAggregator
 from maze_pl.envs.cutting_2d import (
+    ChosenPieceMazeState,
     Cutting2DArrayEnvironment,
     CuttingEvents,
     DefaultRewardAggregator,
@@ -97,9 +98,14 @@ def test_saved_environments_continue_as_they_were(variant: str) -> None:
 
 def test_the_state_of_one_environment_is_that_of_the_simulation() -> None:
     pair = PairOfForms(arrays("masked", DOCUMENTED), single("masked", DOCUMENTED), 2, seed=3)
-    pair.play(9)
-    for n in range(2):
-        assert pair.arrays.maze_state(n) == pair.singles[n].get_maze_state()
+    chosen = []
+    for n_acts in (9, 1):
+        pair.play(n_acts)
+        for n in range(2):
+            state = pair.arrays.maze_state(n)
+            assert state == pair.singles[n].get_simulation_state()
+            chosen.append(isinstance(state, ChosenPieceMazeState))
+    assert set(chosen) == {True, False}
 
 
 class _AreaOnly(DefaultRewardAggregator):

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maze_pl.core.policy import PolicyBatch
-from maze_pl.envs.cutting_2d import GreedyCuttingPolicy, Inventory, InventoryEvents
+from maze_pl.envs.arrays import ArrayMazeEnv
+from maze_pl.envs.cutting_2d import (
+    GreedyCuttingPolicy,
+    Inventory,
+    InventoryEvents,
+    masked_env_factory,
+)
+from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensorEnvironment
+from maze_pl.envs.structured_env import Observation
+from maze_pl.envs.wrapper import ObservationWrapper
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.events import EnvironmentContext, Pubsub
+from maze_pl.runs.rollout import rollout
+from tests.envs.cutting_2d.forms import arrays
 from tests.envs.cutting_2d.instances import (
     DOCUMENTED,
     FACTORIES,
@@ -31,15 +44,14 @@ def decide(*cases: tuple[list[Piece], Piece], variant: str = "flat") -> list[tup
     """Piece, rotation and cutting order for each case: pieces in stock, and the order."""
     env = FACTORIES[variant](N_SLOTS, (10, 8), (1, 1))
     policy = GreedyCuttingPolicy(env.action_spaces_dict)
-    stock = np.array([pieces + [(0, 0)] * (N_SLOTS - len(pieces)) for pieces, _ in cases], np.float32)
-    orders = np.array([order for _, order in cases], np.float32)
-    observation = {"inventory": stock, "inventory_size": np.zeros((len(cases), 1)), "ordered_piece": orders}
-    action = policy.act(PolicyBatch(0, observation, np.zeros(len(cases), np.int64))).action
+    states = [Cutting2DMazeState(pieces, N_SLOTS, order, (10, 8)) for pieces, order in cases]
+    agents = np.zeros(len(cases), np.int64)
+    action = policy.act(PolicyBatch(0, {}, agents, maze_state=states)).action
     assert set(action) == set(env.action_spaces_dict[0])
     if variant != "flat":
-        selected = stock[np.arange(len(cases)), action["piece_idx"]]
-        observation = {"selected_piece": selected, "ordered_piece": orders}
-        cuts = policy.act(PolicyBatch(1, observation, np.zeros(len(cases), np.int64))).action
+        chosen = zip(states, action["piece_idx"].tolist(), strict=True)
+        states = [state.with_choice(piece) for state, piece in chosen]
+        cuts = policy.act(PolicyBatch(1, {}, agents, maze_state=states)).action
         assert set(cuts) == set(env.action_spaces_dict[1])
         action |= cuts
     return list(zip(*(action[head].tolist() for head in ("piece_idx", "cut_rotation", "cut_order")), strict=True))
@@ -142,3 +154,62 @@ def test_statistics_can_be_estimated_with_it() -> None:
     env.estimate(200, seed=0)
     observation, _ = env.reset(seed=0)
     assert all(np.isfinite(array).all() for array in observation.values())
+
+
+class Useless(ObservationWrapper):
+    """Shows nothing but noise, so that no rule could play by observations."""
+
+    def observation(self, observation: Observation) -> Observation:
+        noise = np.random.default_rng(1)
+        return {name: noise.random(array.shape).astype(array.dtype) for name, array in observation.items()}
+
+
+FORMS = {
+    **FACTORIES,
+    "masked flat": masked_env_factory,
+    **{f"arrays {name}": lambda name=name, **settings: ArrayMazeEnv(arrays(name, settings)) for name in FACTORIES},
+    "tensors": lambda **settings: ArrayMazeEnv(StructuredCutting2DTensorEnvironment(**settings)),
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_wrappers_of_observations_do_not_matter(form: str) -> None:
+    def returns(*wrappers: Any) -> list[float]:
+        played = rollout(lambda: FORMS[form](**MIXED), "heuristic", 2, 3, max_steps=12, record=(), wrappers=wrappers)
+        return [one.summary.reward for one in played]
+
+    assert returns(Useless) == returns()
+
+
+def test_all_forms_have_the_same_returns() -> None:
+    same_orders = [form for form in FORMS if form != "tensors"]  # which draw others
+    found = {}
+    for form in same_orders:
+        played = rollout(lambda form=form: FORMS[form](**MIXED), "heuristic", 2, 5, max_steps=30, record=())
+        found[form] = [one.summary.reward for one in played]
+    assert all(returns == found["flat"] for returns in found.values()), found
+
+
+def test_the_state_of_tensors_is_that_of_arrays() -> None:
+    tensors, others = StructuredCutting2DTensorEnvironment(**DOCUMENTED), arrays("masked", DOCUMENTED)
+    rng = np.random.default_rng(0)
+    for env in (tensors, others):
+        env.allocate(3)
+        env.reset(np.arange(3), np.arange(3))
+    states = []
+    for _ in range(40):
+        states.append([env.maze_state(n) for env in (tensors, others) for n in range(3)])
+        assert states[-1][:3] == states[-1][3:]
+        sizes = [len(state.inventory) for state in states[-1][:3]]
+        cuts = {head: rng.integers(0, 2, 3) for head in ("cut_rotation", "cut_order")}
+        actions = {0: {"piece_idx": rng.integers(0, sizes)}, 1: cuts}
+        for env in (tensors, others):
+            env.step(actions, np.arange(3))
+
+
+@pytest.mark.parametrize("head", [spaces.Discrete(N_SLOTS - 1), spaces.MultiDiscrete([N_SLOTS, 2])])
+def test_heads_of_another_meaning_are_refused(head: spaces.Space[Any]) -> None:
+    policy = GreedyCuttingPolicy({0: spaces.Dict(piece_idx=head)})
+    state = Cutting2DMazeState([(10, 8)], N_SLOTS, (1, 1), (10, 8))
+    with pytest.raises(ValueError, match=r"GreedyCuttingPolicy gives actions of .*; play it without wrappers"):
+        policy.act(PolicyBatch(0, {}, np.zeros(1, np.int64), maze_state=[state]))

@@ -57,7 +57,7 @@ def test_greedy_cuts_of_mixed_orders() -> None:
     env = maze_env_factory(**MIXED)
     policy = GreedyCuttingPolicy(env.action_spaces_dict)
     returns = [episode_return(env, policy, 200, seed) for seed in range(60)]
-    assert -np.mean(returns) == pytest.approx(28.6, abs=4 * 1.6 / 60**0.5 + 0.05)
+    assert -np.mean(returns) == pytest.approx(28.74, abs=3 * 1.6 / 60**0.5)
     assert np.std(returns) == pytest.approx(1.6, rel=0.3)
 
 

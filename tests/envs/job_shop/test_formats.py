@@ -60,6 +60,8 @@ def test_files_are_read_by_their_suffix(tmp_path: Path) -> None:
     (tmp_path / "b.FJS").write_text(FLEXIBLE)
     assert read_instance(tmp_path / "a.jsp").name == "a"
     assert read_instance(tmp_path / "b.FJS").max_alternatives == 3
+    (tmp_path / "marked.jsp").write_text(STANDARD, encoding="utf-8-sig")
+    assert read_instance(tmp_path / "marked.jsp").content == read_instance(tmp_path / "a.jsp").content
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,14 @@ def test_unknown_rules_and_batches_without_states_are_refused() -> None:
         policy.act(PolicyBatch(0, {}, np.zeros(1)))
 
 
+def test_heads_of_another_size_are_refused() -> None:
+    env, other = (job_shop_factory([f"random({n}x3)"]) for n in (4, 3))
+    env.reset(seed=0)
+    batch = PolicyBatch(0, {}, np.zeros(1), maze_state=[env.get_simulation_state()])
+    with pytest.raises(ValueError, match="DispatchingRulePolicy gives actions of"):
+        DispatchingRulePolicy(other.action_spaces_dict).act(batch)
+
+
 def test_the_heuristic_of_both_forms_plays_the_same_episodes() -> None:
     text = "random(4x3, alternatives=2)"
     flat = rollout(lambda: job_shop_factory([text]), "heuristic", episodes=3)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from maze_pl.envs.job_shop import JobShopInstance, JobShopSimulation
+from maze_pl.envs.job_shop import JobShopInstance, JobShopSimulation, published_instance
 from tests.envs.job_shop.reference import (
     FLEXIBLE,
     INSTANT,
@@ -191,3 +193,22 @@ def test_a_copy_continues_like_the_original() -> None:
 def test_an_instance_that_is_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="3 jobs and at most 2 alternatives, more than max_jobs=2"):
         JobShopSimulation(2, 2).reset(drawn(FLEXIBLE, 0))
+
+
+@pytest.mark.parametrize("choices", ["active", "non_delay", "all"])
+def test_gaps_of_random_choices_are_those_of_the_page(choices: str) -> None:
+    page = " ".join((Path(__file__).parents[3] / "docs" / "job_shop.md").read_text(encoding="utf-8").split())
+    found = re.search(rf"random choices have a mean gap .*? (\d+)% with `{choices}`", page)
+    assert found is not None
+    generator = np.random.default_rng(3)
+    gaps = []
+    for number in range(1, 11):
+        instance = published_instance(f"ta{number:02d}")
+        assert instance.best_known is not None
+        for _ in range(20):
+            simulation = started(instance, choices)
+            while not simulation.is_complete:
+                simulation.schedule(int(generator.choice(np.flatnonzero(simulation.allowed[:, 0]))), 0)
+            gaps.append(100 * (simulation.makespan / instance.best_known - 1))
+    deviation = np.std(gaps) / len(gaps) ** 0.5
+    assert np.mean(gaps) == pytest.approx(float(found[1]), abs=3 * deviation + 0.5)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maze_pl.envs import check_env
+from maze_pl.envs import WeightedRewardAggregator, check_env
 from maze_pl.envs.multi_echelon_stock import (
     CostRewardAggregator,
     PoissonDemand,
@@ -215,6 +215,16 @@ def test_a_flat_action_has_an_amount_for_each_echelon() -> None:
     env.reset(seed=0)
     with pytest.raises(ValueError, match="names 3 amounts; give one for each of 2 echelons"):
         env.core_env._play(np.array([1, 2, 3]))
+
+
+@pytest.mark.parametrize(
+    "make", [structured_stock_factory, StockArrayEnvironment, partial(StockArrayEnvironment, structured=True)]
+)
+def test_an_aggregator_without_rewards_of_echelons_is_refused_by_forms_that_need_them(make: Any) -> None:
+    weighted = WeightedRewardAggregator({"cost": CostRewardAggregator()})
+    with pytest.raises(TypeError, match="WeightedRewardAggregator does not tell the rewards of echelons; derive it"):
+        make(StockChain(**SERIAL), reward_aggregator=weighted)
+    stock_factory(StockChain(**SERIAL), reward_aggregator=weighted).reset()
 
 
 @pytest.mark.parametrize(

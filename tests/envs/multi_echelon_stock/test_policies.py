@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from maze_pl.envs.multi_echelon_stock.optimised_levels import (
 )
 from maze_pl.envs.multi_echelon_stock.ordering_policy import OrderingPolicy
 from maze_pl.envs.multi_echelon_stock.reorder_policy import ReorderPolicy
+from maze_pl.envs.wrappers import DiscretizeActionsWrapper
+from maze_pl.envs.wrappers.translated_rule_policy import TranslatedRulePolicy
 from tests.envs.multi_echelon_stock.chains import CHAINS, SERIAL
 
 STATE = ChainState(np.array([[3, 8]]), np.array([[2, 1]]), np.array([[[0], [4]]]))  # positions 2 and 11
@@ -138,7 +141,10 @@ def test_wrong_levels_get_one_message(make: Any, message: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("policy", [BaseStockPolicy({}, [5]), ReorderPolicy({}, [1], [5])])
+@pytest.mark.parametrize(
+    "policy",
+    [BaseStockPolicy({}, [5]), ReorderPolicy({}, [1], [5]), BaseStockPolicy({}, gains=[1.0, 1.0, 5.0])],
+)
 def test_levels_for_another_number_of_echelons_are_refused(policy: OrderingPolicy) -> None:
     with pytest.raises(ValueError, match="does not have one entry for each of 2 echelons"):
         policy.quantities(StockChain(**SERIAL), STATE, NO_HISTORY)
@@ -147,3 +153,52 @@ def test_levels_for_another_number_of_echelons_are_refused(policy: OrderingPolic
 def test_a_rule_needs_states() -> None:
     with pytest.raises(ValueError, match="needs the states of the simulation"):
         BaseStockPolicy({}).act(PolicyBatch(0, {}, np.zeros(1, np.int64)))
+
+
+BOXES: dict[str, Any] = {**SERIAL, "orders": "box", "target": "level", "max_level": [20, 40]}
+
+
+def discretized(num_bins: int) -> Any:
+    return partial(DiscretizeActionsWrapper, discretization_config={"order": {"num_bins": num_bins}})
+
+
+@pytest.mark.parametrize("make", [stock_factory, structured_stock_factory])
+@pytest.mark.parametrize("num_bins", [11, 41, 101])
+def test_units_are_not_taken_for_bins(make: Any, num_bins: int) -> None:
+    rule = partial(BaseStockPolicy, levels=[15, 24])
+    with pytest.raises(ValueError, match=r"BaseStockPolicy gives actions of .*Box.*; play it without wrappers"):
+        rollout(partial(make, StockChain(**BOXES)), rule, wrappers=[discretized(num_bins)], record=())
+
+
+@pytest.mark.parametrize("make", [stock_factory, structured_stock_factory])
+def test_heads_of_fewer_units_are_refused(make: Any) -> None:
+    few, many = (make(StockChain(**{**SERIAL, "max_order": most})) for most in (5, 9))
+    few.reset(seed=0)
+    batch = PolicyBatch(0, {}, np.zeros(1, np.int64), maze_state=[few.get_maze_state()])
+    with pytest.raises(ValueError, match="BaseStockPolicy gives actions of"):
+        BaseStockPolicy(many.action_spaces_dict).act(batch)
+
+
+@pytest.mark.parametrize("make", [stock_factory, structured_stock_factory])
+def test_a_translated_rule_takes_the_nearest_bins(make: Any) -> None:
+    levels = [15, 24]
+    of_bins = [[0, 5, 10, 15, 20], [0, 10, 20, 30, 40]]  # units of 5 bins
+    nearest = [min(bins, key=lambda units: abs(units - level)) for bins, level in zip(of_bins, levels, strict=True)]
+    assert nearest == [15, 20]
+    options: dict[str, Any] = {"episodes": 2, "seed": 1, "record": ()}
+    factory = partial(make, StockChain(**BOXES))
+    translated = partial(TranslatedRulePolicy, policy=BaseStockPolicy, policy_arguments={"levels": levels})
+    found = rollout(factory, translated, wrappers=[discretized(5)], **options)
+    expected = rollout(factory, partial(BaseStockPolicy, levels=nearest), **options)
+    assert [one.summary.reward for one in found] == [one.summary.reward for one in expected]
+
+
+@pytest.mark.parametrize("make", [stock_factory, structured_stock_factory])
+def test_the_heuristic_plays_the_same_with_two_bins_for_each_unit(make: Any) -> None:
+    chain = StockChain(**{**BOXES, "max_level": 40})
+    options: dict[str, Any] = {"episodes": 2, "seed": 1, "record": ()}
+    returns = []
+    for wrappers in ([], [discretized(81)]):
+        played = rollout(partial(make, chain), "heuristic", wrappers=wrappers, **options)
+        returns.append([one.summary.reward for one in played])
+    assert returns[0] == returns[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.envs.ride_hailing import City, RideHailingSimulation, ride_hailing_factory
@@ -83,6 +84,16 @@ def test_unknown_rules_and_batches_without_states_are_refused() -> None:
         DispatchingRulePolicy(SPACES, "random")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs the states of the simulation"):
         DispatchingRulePolicy(SPACES).act(PolicyBatch("vehicle", {}, np.zeros(1)))
+
+
+@pytest.mark.parametrize(
+    "heads", [{"option": spaces.Discrete(10)}, {"pair": spaces.Discrete(21)}, {"vehicle": spaces.Discrete(11)}]
+)
+def test_heads_of_another_size_or_name_are_refused(heads: dict[str, Any]) -> None:
+    state = begun([[30, 2, 1, 2, 2]], [[1, 1]]).state()  # with 6 requests and 5 moves
+    policy = DispatchingRulePolicy({0: spaces.Dict(heads)})
+    with pytest.raises(ValueError, match="DispatchingRulePolicy gives actions of"):
+        policy.act(PolicyBatch(0, {}, np.zeros(1), maze_state=[state]))
 
 
 def test_the_heuristic_of_both_forms_plays_the_same_days() -> None:

@@ -30,6 +30,7 @@ from maze_pl.system import time_limit
 from maze_pl.system.lost_process import LostProcessError
 from tests.datamodules.drift import Drift
 from tests.datamodules.slow import SlowToMake
+from tests.envs.vector.globally_random import make_globally_random
 from tests.equality import assert_equal
 from tests.structured import hierarchy, team
 
@@ -51,6 +52,21 @@ def test_subprocess_and_sequential_environments_give_identical_rollouts(make_env
     assert_equal(sequential, subprocess)
     limited = rollouts_of(SubprocVectorEnv([make_env] * 3, seed=5, n_workers=1, step_timeout=60))
     assert_equal(sequential, limited)
+
+
+def test_global_generators_of_processes_follow_the_seeds_and_differ() -> None:
+    def observed(torch_seed: int, seed: int) -> np.ndarray[Any, Any]:
+        torch.manual_seed(torch_seed)
+        vector = SubprocVectorEnv([make_globally_random] * 2, seed=seed, n_workers=2)
+        rollout = rollouts_of(vector, n=1, n_rollout_steps=3)[0]
+        return rollout.segments[0].observation["observation"].numpy()  # [3, 2, 2]
+
+    first, again = observed(7, seed=1), observed(7, seed=1)
+    assert np.array_equal(first, again)
+    others = [observed(8, seed=1), observed(7, seed=2)]
+    for generator in range(2):
+        drawn = np.concatenate([part[..., generator].ravel() for part in (first, *others)])
+        assert len(np.unique(drawn)) == len(drawn) == 18
 
 
 def test_environments_and_episodes_have_streams_of_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maze_pl.envs import WeightedRewardAggregator
 from maze_pl.envs.arrays.random_streams import RandomStreams
 from maze_pl.envs.vehicle_routing import (
     DistanceRewardAggregator,
@@ -150,6 +152,40 @@ def test_sources_without_an_array_form_are_drawn_one_after_the_other() -> None:
         assert (drawn.distances[seed, :n_nodes, :n_nodes] == expected.distances).all()
         assert (drawn.demands[seed, :n_nodes] == expected.demands).all()
         assert drawn.scale[seed] == expected.scale
+
+
+class _Published(_Line):
+    """Draws customers on a line, with a best known distance of each instance."""
+
+    def draw(self, generator: np.random.Generator) -> RoutingInstance:
+        return replace(super().draw(generator), best_known=float(generator.integers(5, 30)))
+
+
+@every_form
+def test_best_known_distances_of_drawn_instances_are_equal_in_arrays(form: str) -> None:
+    pair = pair_of(form, [_Published(), "random(2-4, capacity=9)"], 2, 6, seed=0)
+    pair.play(60)
+    instances = [pair.arrays.maze_state(n).instance for n in range(6)]
+    assert len({instance.best_known for instance in instances}) > 2
+    for single, instance in zip(pair.singles, instances, strict=True):
+        assert instance.best_known == single.get_maze_state().instance.best_known
+
+
+def test_a_state_of_an_earlier_version_has_no_best_known_distances() -> None:
+    pair = pair_of("flat", [SQUARE], 1, 2, seed=0)
+    pair.play(2)
+    state = pair.arrays.state_dict()
+    del state["instances_best_known"]
+    copied = VehicleRoutingArrayEnvironment([SQUARE])
+    copied.allocate(2)
+    copied.load_state_dict(state)
+    assert np.isnan(copied.state_dict()["instances_best_known"]).all()
+
+
+def test_an_aggregator_without_an_array_form_is_refused() -> None:
+    weighted: Any = WeightedRewardAggregator({"distance": DistanceRewardAggregator()})
+    with pytest.raises(TypeError, match="WeightedRewardAggregator has no array form; derive it from RoutingReward"):
+        VehicleRoutingArrayEnvironment([SQUARE], reward_aggregator=weighted)
 
 
 def test_wrong_options_are_refused_as_in_single_episodes() -> None:

@@ -79,11 +79,16 @@ def test_augerats_instance_has_its_published_optimum() -> None:
     assert exact.distance == pytest.approx(787.8082774366646)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "marked.vrp").write_text(STANDARD[STANDARD.index("DIMENSION") :], encoding="utf-8-sig")
+    assert read_instance(tmp_path / "marked.vrp").distances.tolist() == MATRIX
+
+
 def test_a_solution_beside_an_instance_sets_its_best_known_distance(tmp_path: Path) -> None:
     (tmp_path / "four.vrp").write_text(STANDARD)
     (tmp_path / "four.sol").write_text("Route #1: 1 2\nRoute #2: 3\nCost 18\n")
     (source,) = instance_sources([str(tmp_path / "four.vrp")])
-    assert source.best_known == 5 + 3 + 4 + 6
+    assert source.instance.best_known == 5 + 3 + 4 + 6
     (tmp_path / "four.sol").write_text("Route #1: 1 2 3\nCost 18\n")
     with pytest.raises(ValueError, match="route 1 carries 5, more than the capacity 4"):
         read_instance(tmp_path / "four.vrp")

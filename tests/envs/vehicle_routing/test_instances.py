@@ -38,6 +38,20 @@ def test_the_bound_is_below_the_shortest_routes() -> None:
         assert instance.bound <= shortest_routes(instance)
 
 
+def test_the_bound_of_rounded_distances_is_below_the_shortest_routes() -> None:
+    line = RoutingInstance("line", [(0, 0), (1, 1), (2, 2)], [0, 1, 1], 10, [[0, 1, 3], [1, 0, 1], [3, 1, 0]])
+    assert line.bound == 4  # the second customer is at a distance of 2 by the first one; routes take 1 + 1 + 3
+    generator = np.random.default_rng(0)
+    n_shorter = 0
+    for _ in range(60):
+        coordinates = generator.integers(0, 6, (5, 2))
+        distances = np.floor(np.sqrt(((coordinates[:, np.newaxis] - coordinates) ** 2).sum(-1)) + 0.5)
+        instance = RoutingInstance("rounded", coordinates, [0, *generator.integers(1, 4, 4)], 12, distances)
+        assert instance.bound <= shortest_routes(instance)
+        n_shorter += instance.bound < 2 * distances[0].max()
+    assert n_shorter > 2
+
+
 def test_customers_at_the_depot_have_no_scale() -> None:
     instance = RoutingInstance("point", [(1, 1), (1, 1)], [0, 1], 1)
     assert (instance.scale, instance.bound) == (1, 1)

@@ -330,6 +330,14 @@ def test_batches_without_states_are_refused() -> None:
         NearestNeighbourPolicy(env.action_spaces_dict).act(PolicyBatch(0, {}, np.zeros(1)))
 
 
+def test_heads_of_another_size_are_refused() -> None:
+    env, other = (vehicle_routing_factory(["random(10)"], n_vehicles=n) for n in (3, 2))
+    env.reset(seed=0)
+    batch = PolicyBatch(0, {}, np.zeros(1), maze_state=[env.get_simulation_state()])
+    with pytest.raises(ValueError, match="NearestNeighbourPolicy gives actions of"):
+        NearestNeighbourPolicy(other.action_spaces_dict).act(batch)
+
+
 def test_the_heuristic_of_both_forms_plays_the_same_episodes() -> None:
     flat = rollout(lambda: vehicle_routing_factory(["random(10)"]), "heuristic", episodes=3)
     structured = rollout(lambda: structured_vehicle_routing_factory(["random(10)"]), "heuristic", episodes=3)

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from maze_pl.core.episode import EpisodeSummary
@@ -213,6 +214,19 @@ def test_the_actions_of_kpis_are_those_of_their_time_even_if_an_array_is_used_ag
 
     seen = stepped_with_a_calculator(actions).seen
     assert [value for name, _, value in seen if name == "d"] == [[0.25, 0.25], [0.5, 0.5]]
+
+
+def test_actions_in_lists_and_tensors_that_are_used_again_are_those_of_their_time() -> None:
+    chosen, box = [0, 0], torch.zeros(2)
+    env = LogStatsWrapper.wrap(GymMazeEnv(Everything()))
+    env.reset(seed=0)
+    for step in range(2):
+        chosen[1] = step + 1
+        box[:] = 0.25 * step
+        env.step({"a": torch.tensor(step), "b": chosen, "c": [0, 1, 1], "d": box})
+    (summary,) = env.drain_episode_summaries()
+    values = {labels[1]: np.asarray(value).tolist() for (_, labels), value in action_values(summary).items()}
+    assert values == {"a": [0, 1], "b": [[0, 1], [0, 2]], "c": [[0, 1, 1]] * 2, "d": [[0, 0], [0.25, 0.25]]}
 
 
 def test_events_that_never_happened_count_as_zero() -> None:

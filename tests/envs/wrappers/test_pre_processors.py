@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -141,6 +143,38 @@ def test_means_of_bytes_are_rounded_and_stay_in_range() -> None:
     assert half.processed_space() == spaces.Box(3, 250, (1, 1), np.uint8)
     for bound in (low, high):
         assert half.process(bound)[0, 0] == bound[0, 0]
+
+
+def exact_weights(size: int, target: int) -> np.ndarray:
+    """[target, size] whole numbers in proportion to the weights of the filter, from fractions."""
+    scale = Fraction(size, target)
+    rows = []
+    for new in range(target):
+        centre = (new + Fraction(1, 2)) * scale - Fraction(1, 2)
+        rows.append([max(Fraction(0), 1 - abs(old - centre) / max(scale, Fraction(1))) for old in range(size)])
+    unit = math.lcm(*[weight.denominator for row in rows for weight in row])
+    return np.array([[int(weight * unit) for weight in row] for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [
+        ((24, 20), (12, 10)),
+        ((9, 9), (3, 3)),
+        ((8, 8), (6, 6)),
+        ((5, 6), (8, 11)),
+        ((33, 1), (11, 1)),
+        ((37, 41), (13, 17)),
+    ],
+)
+def test_means_of_bytes_are_exact_and_halves_are_rounded_up(shape: tuple[int, int], target: tuple[int, int]) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (40_000 // math.prod(target), *shape), np.uint8)
+    rows = exact_weights(shape[0], target[0])
+    columns = exact_weights(shape[1], target[1]).T
+    totals = rows.sum(axis=1, keepdims=True) * columns.sum(axis=0, keepdims=True)
+    expected = (2 * (rows @ images.astype(np.int64) @ columns) + totals) // (2 * totals)
+    processor = ResizeImgPreProcessor(spaces.Box(0, 255, shape, np.uint8), target)
+    np.testing.assert_array_equal([processor.process(one) for one in images], expected)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,17 @@ import pytest
 from gymnasium import spaces
 
 from maze_pl.__main__ import main
-from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, SequentialVectorEnv, check_env
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import PendulumArrayEnv
+from maze_pl.envs.arrays.array_wrapper import allocate
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, stock_factory, structured_stock_factory
 from maze_pl.envs.multi_echelon_stock.base_stock_policy import BaseStockPolicy
-from maze_pl.envs.wrappers import ResidualActionWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import DiscretizeActionsWrapper, ResidualActionWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers.no_correction_policy import NoCorrectionPolicy
 from maze_pl.runs.rollout import rollout
 from tests.envs.multi_echelon_stock.chains import DRIFTING
 from tests.envs.wrappers.environments import Leaning, make_action_env, make_vector_heap_env
@@ -59,15 +60,39 @@ def test_corrections_are_scaled_added_and_clipped() -> None:
     assert actions[0].dtype == np.float32
 
 
-def test_the_rule_sees_the_last_observation_and_the_state() -> None:
-    seen: list[Any] = []
+class Watching:
+    """Remembers what it is given, and does nothing."""
 
-    def act(batch: PolicyBatch, **options: Any) -> PolicyStep:
-        seen.append((batch.step_key, batch.observation["observation"], batch.agent_id.tolist(), batch.maze_state))
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        self.seen.append((batch.step_key, batch.observation["observation"], batch.agent_id.tolist(), batch.maze_state))
         assert options == {"deterministic": True}
-        return PolicyStep({"action": np.zeros((1, 1), np.float32)})
+        return PolicyStep({"action": np.zeros((len(batch.agent_id), 1), np.float32)})
 
-    env = ResidualActionWrapper(GymMazeEnv("Pendulum-v1"), {"action": 0.1}, SimpleNamespace(act=act))
+
+class WatchingStates(Watching, MazeStatePolicy):
+    """The same for a policy that uses states."""
+
+
+def test_a_rule_gets_states_if_it_uses_them() -> None:
+    for rule, count in ((Watching(), 0), (WatchingStates(), 1)):
+        env = ResidualActionWrapper(GymMazeEnv("Pendulum-v1"), {"action": 0.1}, rule)
+        env.reset(seed=3)
+        env.step(env.action_space.sample())
+        wrapper = partial(ResidualActionWrapper, corrections={"action": 0.1}, policy=rule)
+        arrays = make_wrapped_arrays(PendulumArrayEnv, [wrapper])
+        allocate(arrays, 2)
+        arrays.reset(np.arange(2), np.arange(2))
+        arrays.step({0: {"action_correction": np.zeros((2, 1), np.float32)}}, slice(None))
+        assert [len(states or ()) for *_, states in rule.seen] == [count, 2 * count]
+
+
+def test_the_rule_sees_the_last_observation_and_the_state() -> None:
+    rule = WatchingStates()
+    seen = rule.seen
+    env = ResidualActionWrapper(GymMazeEnv("Pendulum-v1"), {"action": 0.1}, rule)
     observation, _ = env.reset(seed=3)
     for _ in range(3):
         state = env.get_maze_state()
@@ -87,6 +112,36 @@ def test_without_corrections_the_rule_plays() -> None:
         wrapped = rollout(partial(factory, chain), "heuristic", wrappers=[STOCK], episodes=3, seed=1, max_steps=100)
         assert [one.summary.reward for one in bare] == [one.summary.reward for one in wrapped]
         assert len({one.summary.reward for one in bare}) == 3
+
+
+@pytest.mark.parametrize("num_bins", [5, 4])
+def test_the_heuristic_takes_the_bins_nearest_to_no_correction(num_bins: int) -> None:
+    bins = partial(DiscretizeActionsWrapper, discretization_config={"order_correction": {"num_bins": num_bins}})
+    factory = partial(stock_factory, StockChain(**DRIFTING))
+    options: dict[str, Any] = {"episodes": 2, "seed": 1, "record": ()}
+    found = rollout(factory, "heuristic", wrappers=[STOCK, bins], **options)
+    least = 0.0 if num_bins == 5 else -1 / 3  # bins at -1, -1/3, 1/3 and 1; the first of the two nearest
+    expected = rollout(factory, partial(Always, value=least), wrappers=[STOCK], **options)
+    assert [one.summary.reward for one in found] == [one.summary.reward for one in expected]
+
+
+def test_no_correction_refuses_other_heads_than_corrections() -> None:
+    for space in (spaces.Discrete(5), spaces.MultiDiscrete([5, 5]), spaces.Box(0, 1, (2,))):
+        with pytest.raises(ValueError, match="NoCorrectionPolicy gives actions of"):
+            NoCorrectionPolicy({0: spaces.Dict(order_correction=space)})
+
+
+class Always:
+    """Always the same number in all entries of all heads."""
+
+    def __init__(self, action_spaces_dict: Any, value: float) -> None:
+        self.action_spaces_dict = action_spaces_dict
+        self.value = value
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        heads = self.action_spaces_dict[batch.step_key].spaces
+        n = len(batch.agent_id)
+        return PolicyStep({head: np.full((n, *box.shape), self.value, np.float32) for head, box in heads.items()})
 
 
 def test_the_heuristic_of_the_environment_is_the_default_and_other_heads_stay() -> None:

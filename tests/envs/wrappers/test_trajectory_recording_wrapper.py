@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,56 @@ def test_a_gif_that_cannot_be_written_leaves_the_former_one(tmp_path: Path) -> N
         GifFiles(str(tmp_path)).write(env.trajectories[0])
     assert os.listdir(tmp_path) == [path.name]
     assert path.read_bytes() == before
+
+
+def places_in(folder: Path) -> dict[str, int]:
+    """Number of frames of each gif, by what follows the episode id in its name."""
+    return {path.stem[36:]: len(frames_of(path)) for path in folder.iterdir()}
+
+
+def walk_and_draw(writer: GifFiles, *episodes: list[int]) -> None:
+    """Walk episodes, which all have the same seed and thus the same id."""
+    env = TrajectoryRecordingWrapper.wrap(make_drawn_line_env(), writer=writer)
+    for strides in episodes:
+        walk(env, strides)
+    env.close()
+
+
+def test_further_episodes_with_the_same_id_have_other_gifs(tmp_path: Path) -> None:
+    walk_and_draw(GifFiles(str(tmp_path)), [0, 1], [1, 0, 0])
+    assert places_in(tmp_path) == {"": 3, "-2": 4}
+    walk_and_draw(GifFiles(str(tmp_path)), [1, 0, 0], [0, 0], [0, 0, 1])  # repeats one, then adds two
+    assert places_in(tmp_path) == {"": 3, "-2": 4, "-3": 3, "-4": 4}
+    walk_and_draw(GifFiles(str(tmp_path)), [0, 1, 0])  # continues the first
+    assert places_in(tmp_path) == {"": 4, "-2": 4, "-3": 3, "-4": 4}
+
+
+def test_gifs_of_episodes_with_the_same_id_may_replace_each_other(tmp_path: Path) -> None:
+    walk_and_draw(GifFiles(str(tmp_path), keep_all=False), [0, 1], [1, 0, 0])
+    assert places_in(tmp_path) == {"": 4}
+
+
+def test_gifs_that_cannot_be_compared_are_kept_if_they_are_pictures(tmp_path: Path) -> None:
+    walk_and_draw(GifFiles(str(tmp_path)), [0, 1])
+    (path,) = tmp_path.iterdir()
+    with Image.open(path) as image:
+        image.save(path, "GIF", comment=b"")
+    walk_and_draw(GifFiles(str(tmp_path)), [0, 1])
+    assert set(places_in(tmp_path)) == {"", "-2"}
+    path.write_bytes(b"no picture")
+    walk_and_draw(GifFiles(str(tmp_path)), [0, 0])
+    assert places_in(tmp_path) == {"": 3, "-2": 3}
+
+
+def test_ids_become_names_of_gifs_in_the_folder(tmp_path: Path) -> None:
+    env = TrajectoryRecordingWrapper.wrap(make_drawn_line_env(), writer=GifFiles(str(tmp_path / "kept")))
+    walk(env, [1])
+    env.close()
+    for keep_all in (True, False):
+        record = copy.copy(env.trajectories[0])
+        record.episode_id = f"../{keep_all}: a"
+        GifFiles(str(tmp_path / "named"), keep_all=keep_all).write(record)
+    assert sorted(os.listdir(tmp_path / "named")) == [".._False__a.gif", ".._True__a.gif"]
 
 
 @pytest.mark.parametrize("frames_per_second", [0.0, -1.0, 60.0, float("nan")])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from maze_pl.bundle.onnx_graphs import to_onnx
 from maze_pl.perception import PerceptionBlock
-from tests.perception.blocks.case import Shape, assert_same
+from tests.perception.blocks.case import Case, Shape, assert_same, mask
 from tests.perception.blocks.cases import CASES
 
 # torch's LSTM and GRU keep their weights in a list beside the registered ones
@@ -54,6 +54,12 @@ def with_states(block: PerceptionBlock, inputs: dict[str, Tensor]) -> dict[str, 
     }
 
 
+def with_empty_masks(case: Case, inputs: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The inputs, and the same with masks of zeros if the block has masks."""
+    empty = {name: torch.zeros_like(inputs[name]) for name, draw in case.draw.items() if draw is mask}
+    return [inputs, inputs | empty] if empty else [inputs]
+
+
 @LSTM_LIST
 @pytest.mark.parametrize("name", ["inference", "multi_head_attention", "recurrent_gru"])
 def test_a_block_is_exported_for_batches_of_any_size(name: str) -> None:
@@ -93,7 +99,8 @@ def test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size(
 
     exported = form(block, sample(3))
     for batch_size in (1, 5):
-        assert_same(exported(sample(batch_size)), block(sample(batch_size)))
+        for inputs in with_empty_masks(case, sample(batch_size)):
+            assert_same(exported(inputs), block(inputs))
 
 
 @pytest.mark.slow
@@ -108,9 +115,9 @@ def test_a_block_is_exported_to_onnx_for_batches_of_any_size(name: str) -> None:
     graph = to_onnx(block, case.sample(3), outputs, name)
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     for batch_size in (1, 4):
-        inputs = case.sample(batch_size, seed=batch_size)
-        found = session.run(outputs, {key: tensor.numpy() for key, tensor in inputs.items()})
-        with torch.inference_mode():
-            expected = block(inputs)
-        for key, array in zip(outputs, found, strict=True):
-            torch.testing.assert_close(torch.from_numpy(array), expected[key], rtol=1e-5, atol=1e-5)
+        for inputs in with_empty_masks(case, case.sample(batch_size, seed=batch_size)):
+            found = session.run(outputs, {key: tensor.numpy() for key, tensor in inputs.items()})
+            with torch.inference_mode():
+                expected = block(inputs)
+            for key, array in zip(outputs, found, strict=True):
+                torch.testing.assert_close(torch.from_numpy(array), expected[key], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,19 @@
+"""Messages for exceptions that end a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from maze_pl.config.messages import message_of
+
+
+def test_a_number_that_is_too_large_is_not_reported_as_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = []
+    for kind, text in ((OverflowError, "intermediate overflow in fsum"), (MemoryError, "8 EiB")):
+        error = kind(text)
+        frames = compile("raise error", "arithmetic.py", "exec")
+        with pytest.raises(kind):
+            exec(frames, {"__package__": "maze_pl", "error": error})
+        assert error.__traceback__ is not None
+        errors.append(message_of(error.with_traceback(error.__traceback__.tb_next)))
+    assert errors == ["a number is too large: intermediate overflow in fsum", "not enough memory: 8 EiB"]
