@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
-from maze_pl.core.rule_heads import require_heads
+from maze_pl.core.rule_heads import RuleHeads
 from maze_pl.envs.cutting_2d.inventory import residuals
 from maze_pl.envs.cutting_2d.objects import ChosenPieceMazeState, Cutting2DMazeState, Piece
 
@@ -34,8 +34,7 @@ class GreedyCuttingPolicy(MazeStatePolicy):
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Any = None) -> None:
-        self.action_spaces_dict = dict(action_spaces_dict)
-        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
+        self._heads = RuleHeads(action_spaces_dict)
 
     def act(
         self,
@@ -51,10 +50,7 @@ class GreedyCuttingPolicy(MazeStatePolicy):
             ValueError: The batch has no states of the simulation, or the heads are not those of a cut.
         """
         states = self.states_of(batch)
-        heads = self.action_spaces_dict[batch.step_key]
-        if batch.step_key not in self._known_keys:
-            require_heads(self, heads, _known_heads(states[0]))
-            self._known_keys.add(batch.step_key)
+        heads = self._heads.of(self, batch.step_key, lambda _: _known_heads(states[0]))
         choices = np.array([_best_choice(state) for state in states])
         chosen = {"piece_idx": choices[:, 0], "cut_rotation": choices[:, 1], "cut_order": choices[:, 2]}
         chosen["cut"] = 4 * choices[:, 0] + 2 * choices[:, 1] + choices[:, 2]

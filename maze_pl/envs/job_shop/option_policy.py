@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
-from maze_pl.core.rule_heads import require_heads
+from maze_pl.core.rule_heads import RuleHeads
 from maze_pl.envs.job_shop.objects import JobShopMazeState
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ class OptionPolicy(MazeStatePolicy):
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict]) -> None:
-        self.action_spaces_dict = dict(action_spaces_dict)
-        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
+        self._heads = RuleHeads(action_spaces_dict)
 
     def act(
         self,
@@ -43,10 +42,7 @@ class OptionPolicy(MazeStatePolicy):
             ValueError: The batch has no states of the simulation, or the heads are not those of an option.
         """
         states = self.states_of(batch)
-        heads = self.action_spaces_dict[batch.step_key]
-        if batch.step_key not in self._known_keys:
-            require_heads(self, heads, _known_heads(states[0]))
-            self._known_keys.add(batch.step_key)
+        heads = self._heads.of(self, batch.step_key, lambda _: _known_heads(states[0]))
         choices = np.array([self.choose(state) for state in states])
         n_alternatives = states[0].exists.shape[1]
         chosen = {

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
-from maze_pl.core.rule_heads import require_heads
+from maze_pl.core.rule_heads import RuleHeads
 from maze_pl.envs.multi_echelon_stock.action_conversion import ActionConversion
 from maze_pl.envs.multi_echelon_stock.chain import StockChain
 from maze_pl.envs.multi_echelon_stock.simulation import ChainState
@@ -31,8 +31,7 @@ class OrderingPolicy(MazeStatePolicy):
     """
 
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict]) -> None:
-        self.action_spaces_dict = dict(action_spaces_dict)
-        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
+        self._heads = RuleHeads(action_spaces_dict)
 
     @abstractmethod
     def order(self, chain: StockChain, echelon: int, position: Array, received: Array) -> Array:
@@ -91,11 +90,8 @@ class OrderingPolicy(MazeStatePolicy):
         """
         states = self.states_of(batch)
         chain = states[0].chain
-        heads = self.action_spaces_dict[batch.step_key]
-        if batch.step_key not in self._known_keys:
-            n_acting = 1 if states[0].echelon >= 0 else chain.n_echelons
-            require_heads(self, heads, ActionConversion(chain, n_acting).space().spaces)
-            self._known_keys.add(batch.step_key)
+        n_acting = 1 if states[0].echelon >= 0 else chain.n_echelons
+        heads = self._heads.of(self, batch.step_key, lambda _: ActionConversion(chain, n_acting).space().spaces)
         stocks = ChainState(
             np.stack([state.stock for state in states]),
             np.stack([state.owed for state in states]),

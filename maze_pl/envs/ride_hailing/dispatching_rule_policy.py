@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
-from maze_pl.core.rule_heads import require_heads
+from maze_pl.core.rule_heads import RuleHeads
 from maze_pl.envs.ride_hailing.objects import APPEARED, DISTANCE, N_MOVES, Array, RideHailingMazeState
 from maze_pl.envs.ride_hailing.observation_conversion import Overview
 
@@ -62,8 +62,7 @@ class DispatchingRulePolicy(MazeStatePolicy):
     ) -> None:
         if rule not in get_args(Rule):
             raise ValueError(f"{rule=} is unknown; known rules are {', '.join(get_args(Rule))}")
-        self.action_spaces_dict = dict(action_spaces_dict)
-        self._known_keys: set[StepKey] = set()  # sub-steps whose heads were checked
+        self._heads = RuleHeads(action_spaces_dict)
         self.rule = rule
         self.value_of_time = value_of_time
         self.reposition = reposition
@@ -84,10 +83,7 @@ class DispatchingRulePolicy(MazeStatePolicy):
             ValueError: The batch has no states of the simulation, or the heads are not those of an option.
         """
         states = self.states_of(batch)
-        heads = self.action_spaces_dict[batch.step_key]
-        if batch.step_key not in self._known_keys:
-            require_heads(self, heads, _known_heads(states[0], heads))
-            self._known_keys.add(batch.step_key)
+        heads = self._heads.of(self, batch.step_key, lambda given: _known_heads(states[0], given))
         choices = np.array([self.choose(state) for state in states])
         return PolicyStep({head: choices for head in heads.spaces})  # pairs of the first vehicle, too
 

@@ -61,10 +61,16 @@ def test_reorder_waits_for_the_reorder_point() -> None:
     assert orders.tolist() == [[0, 0]]
 
 
-@pytest.mark.parametrize("policy", [BaseStockPolicy({}, [15, 24]), ReorderPolicy({}, [14, 23], [15, 24])])
-def test_rules_count_the_order_that_was_placed_below(policy: Any) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda action_spaces: BaseStockPolicy(action_spaces, [15, 24]),
+        lambda action_spaces: ReorderPolicy(action_spaces, [14, 23], [15, 24]),
+    ],
+)
+def test_rules_count_the_order_that_was_placed_below(make: Any) -> None:
     env = structured_stock_factory(StockChain([1, 2], PoissonDemand(5.0), backlog_costs=[9.0, 0.0]))
-    policy.action_spaces_dict = dict(env.action_spaces_dict)
+    policy = make(env.action_spaces_dict)
     env.reset(seed=0)
     env.step({"order": 0})  # instead of the 5 of the rule
     state = env.get_maze_state()
