@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from maze_pl.collect.act_rewards import ActRewards
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_acts
 from maze_pl.collect.final_observations import FinalObservations
@@ -16,7 +17,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.core.rows import Rows, Segment
-from maze_pl.envs.vector.vector_env import AttributedRewards, StepExtras, VectorEnv
+from maze_pl.envs.vector.vector_env import VectorEnv
 
 
 class Collector:
@@ -52,7 +53,7 @@ class Collector:
         self._starting = np.zeros(self.n_envs, np.bool_)
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
-        self._attributed: bool | None = None  # whether environments attribute rewards to actors
+        self._act_rewards = ActRewards(self.storage, self.slots, self.spec.step_keys)
         self._finals = FinalObservations(vector, self.slots)
 
     def collect(self, policy: Policy) -> Rollout:
@@ -140,10 +141,10 @@ class Collector:
             batch.is_first = staging.terminated | staging.truncated
             if extras.finals:
                 self._finals.keep_truncations(extras, progress.row + t)
-            if extras.actor_rewards is not None or self._attributed is not False:
+            if extras.actor_rewards is not None or self._act_rewards.is_attributed is not False:
                 progress.places.add(everyone, zeros, progress.row + t, zeros)
                 completes = (staging.env_steps > 0) | rows.terminated[t] | rows.truncated[t]
-                self._write_actor_rewards(extras, np.flatnonzero(completes), progress.places)
+                self._act_rewards.write(extras.actor_rewards, np.flatnonzero(completes), progress.places)
             if batch.policy_state is not None:
                 segment.write_policy_state(t, batch.policy_state)
             if batch.policy_state is not None or step.noise_state is not None:
@@ -194,7 +195,7 @@ class Collector:
             self._finals.keep_truncations(extras, progress.row)
             ended = staging.terminated[envs] | staging.truncated[envs]
             step_ends = (staging.env_steps[envs] > 0) | ended
-            self._write_actor_rewards(extras, envs[step_ends], progress.places)
+            self._act_rewards.write(extras.actor_rewards, envs[step_ends], progress.places)
             slots.release(envs, acting_key, acting_slot, staging.actor_done[envs], ended)
             slots.acted_in_row[envs[step_ends]] = False
             if slots.assign(envs, staging):
@@ -261,48 +262,6 @@ class Collector:
         progress.position[closing] = 0
         self.slots.acted_in_row[closing] = False
 
-    def _write_actor_rewards(self, extras: StepExtras, finished: Array, places: ActPlaces) -> None:
-        """Store the rewards attributed to acts of finished environment steps; forget the acts.
-
-        Args:
-            extras: Results of the step.
-            finished: [F] environments that have completed an environment step, ascending.
-            places: For each environment, the acts of its current environment step.
-        """
-        if not finished.size:
-            return
-        attributed = extras.actor_rewards
-        if self._attributed is None:
-            self._attributed = attributed is not None and int(attributed.envs[0]) == int(finished[0])
-        if self._attributed:
-            self.storage.attribute()
-        with_rewards = finished[:0] if attributed is None else attributed.envs
-        if not np.array_equal(with_rewards, finished if self._attributed else finished[:0]):
-            self._refuse_mixed(finished, with_rewards)
-        n_acts = places.n_acts[finished]
-        places.n_acts[finished] = 0  # forgets the acts
-        if attributed is None:
-            return
-        _require_one_reward_per_act(attributed, finished, n_acts)
-        n_columns = int(n_acts.max())
-        is_act = np.arange(n_columns) < n_acts[:, np.newaxis]  # [F, L]
-        keys = places.key[finished, :n_columns]
-        for key, step_key in enumerate(self._keys):
-            at, column = np.nonzero(is_act & (keys == key))
-            envs = finished[at]
-            columns = envs * int(self.slots.n_slots[key]) + places.slot[envs, column]
-            segment = self.storage.segments[step_key]
-            assert segment.actor_reward is not None
-            segment.actor_reward[places.row[envs, column], columns] = attributed.rewards[at, column]
-
-    def _refuse_mixed(self, finished: Array, with_rewards: Array) -> None:
-        """Refuse environments that attribute rewards in some environment steps only, if there are any."""
-        odd = np.setdiff1d(finished, with_rewards) if self._attributed else np.intersect1d(finished, with_rewards)
-        if odd.size:
-            came = f"get_actor_rewards() of environment {odd[0]} returned {'None' if self._attributed else 'an array'}"
-            remedy = "attribute rewards in every environment step or in none"
-            raise ValueError(f"{came} after the opposite before; {remedy}")
-
     # -------------------------------------------------------------------------------------- result
 
     def _rollout(self, n_rows: int, row: Array, flat: bool) -> Rollout:
@@ -343,7 +302,7 @@ class Collector:
         state: dict[str, Any] = {
             "generator": self.generator.get_state(),
             "started": self.started,
-            "attributed": self._attributed,
+            "attributed": self._act_rewards.is_attributed,
             "next_episode": self._next_episode,
             "must_restart": self._must_restart,
         }
@@ -363,7 +322,7 @@ class Collector:
             on a state that was not saved; they have started their next episode.
         """
         self.generator.set_state(state["generator"])
-        self._attributed = state["attributed"]
+        self._act_rewards.is_attributed = state["attributed"]
         self._next_episode = state.get("next_episode", 0)
         self._must_restart = state.get("must_restart", False)
         if not state["started"]:
@@ -380,21 +339,3 @@ class Collector:
         self.slots.forget_episodes(np.array(strayed, np.int64))
         self.slots.assign(np.arange(self.n_envs), self.vector.staging)
         return strayed
-
-
-def _require_one_reward_per_act(attributed: AttributedRewards, finished: Array, n_acts: Array) -> None:
-    """Refuse a number of attributed rewards other than that of the acts of a step.
-
-    Args:
-        attributed: Rewards of F environment steps.
-        finished: [F] their environments.
-        n_acts: [F] their numbers of acts.
-    """
-    counts = n_acts if attributed.n_acts is None else attributed.n_acts
-    is_wrong = (counts != n_acts) | (n_acts > attributed.rewards.shape[1])
-    if is_wrong.any():
-        place = int(np.flatnonzero(is_wrong)[0])
-        shape = (int(counts[place]) if attributed.n_acts is not None else attributed.rewards.shape[1],)
-        came = f"get_actor_rewards() of environment {finished[place]} returned shape {shape}"
-        remedy = "return one reward for each act of the environment step, in order"
-        raise ValueError(f"{came} for {n_acts[place]} acts; {remedy}")

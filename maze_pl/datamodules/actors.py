@@ -12,7 +12,7 @@ from maze_pl.collect.engines.engine import Done, Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_count
-from maze_pl.datamodules.environments import Env
+from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.wrapper_statistics import require_rebasing
@@ -135,10 +135,8 @@ class ActorDataModule(RolloutDataModule):
         """Prepare as `RolloutDataModule` does; refuse wrappers that workers cannot have."""
         super().setup(stage)
         if stage == "fit" and not isinstance(self.engine, InProcessEngine):
-            if self._spec is None:
-                self._read_environment()
             place = f"{type(self).__name__} on a {type(self.engine).__name__}"
-            require_rebasing(self._wrappers, place)
+            require_rebasing(self._environments.description.wrappers, place)
 
     def _collect(self, policy: Any = None) -> Rollout:
         """Return a batch of rollouts; workers collect more in the meantime."""
@@ -173,7 +171,7 @@ class ActorDataModule(RolloutDataModule):
         Actors began with earlier statistics, which the current ones include: only the increment
         counts.
         """
-        current = self._wrapper_statistics or {}
+        current = self._statistics.states or {}
         rebased = []
         for rollout, states in parts:
             rebased.append((rollout, [self._rebased(state, current) for state in states]))
@@ -181,9 +179,10 @@ class ActorDataModule(RolloutDataModule):
 
     def _rebased(self, states: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
         """Return wrapper statistics of an environment as if it had begun with the current ones."""
+        wrappers = self._environments.description.wrappers
         rebased = {}
         for name, statistics in current.items():
-            rebased[name] = self._wrappers[name].rebase_shared_state(states[name], statistics)
+            rebased[name] = wrappers[name].rebase_shared_state(states[name], statistics)
         return rebased
 
     def _take(self, actor: int) -> Done:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,9 @@ import numpy as np
 import torch
 from lightning_fabric.plugins import CheckpointIO
 
+from maze_pl.collect.replay.buffer import ReplayBuffer
 from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
+from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.records.framing import written_size
 from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
 
@@ -20,17 +23,21 @@ BUFFER_FORMAT: Final = 1
 _BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")
 
 
-def write_buffer(folder: Path, rank: int, state: dict[str, Any]) -> str:
-    """Write the state of a buffer; return the file name.
+def write_buffer(folder: Path, rank: int, buffer: ReplayBuffer, described: Mapping[str, Any]) -> str:
+    """Write a buffer; return the file name.
 
     Args:
         folder: Folder of the file, which is made if it does not exist.
         rank: Rank that the buffer belongs to.
-        state: Tensors and plain values.
+        buffer: The buffer.
+        described: Properties that a buffer must share to take over its content: plain values.
 
     Raises:
         OSError: The file cannot be written.
     """
+    state = {"format": BUFFER_FORMAT, "described": dict(described), **buffer.state_dict()}
+    if (provenance := shared_provenance()) is not None:
+        state[PROVENANCE_KEY] = provenance
     part = folder / f".replay-{rank}.{os.getpid()}{PART_SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,6 +67,34 @@ def find_buffer(name: str, folders: list[Path]) -> Path:
     remedy = "restore it from a copy, or start a new run from the weights alone with --warm-start"
     problem = f"the replay buffer {folders[0] / name}, which the checkpoint names, is missing or was altered"
     raise ValueError(f"{problem}; {remedy}")
+
+
+def read_buffer(path: Path, buffer: ReplayBuffer, described: Mapping[str, Any]) -> None:
+    """Read the content of a buffer.
+
+    Args:
+        path: Path of an intact file.
+        buffer: Gets the content.
+        described: Properties of the buffer, as for `write_buffer`.
+
+    Raises:
+        ValueError: The file has another format or other properties, or is damaged.
+    """
+    state = torch.load(path, weights_only=True, mmap=True)
+    found = state.get("format", 1)
+    if found != BUFFER_FORMAT:
+        raise ValueError(f"the replay buffer {path} has format {found}, this version reads format {BUFFER_FORMAT}")
+    then = state["described"]
+    other = []
+    for name, value in described.items():
+        if value != then[name]:
+            other.append(f"{name} was {then[name]!r:.80} and is {value!r:.80}")
+    if other:
+        raise ValueError(f"the replay buffer {path} does not fit: {', '.join(other)}")
+    try:
+        buffer.load_state_dict(state)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"the replay buffer {path} is damaged: {error}") from error
 
 
 def remove_unnamed_buffers(folders: list[Path]) -> None:

@@ -2,14 +2,11 @@
 
 import os
 from collections.abc import Callable
-from contextlib import chdir, closing, suppress
+from contextlib import closing, suppress
 from functools import partial
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
-import cloudpickle  # type: ignore[import-untyped]
-import gymnasium
 import pytorch_lightning as pl
-from pytorch_lightning.utilities import rank_zero_info
 
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.rollout_worker import RolloutWorker
@@ -24,30 +21,20 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, DeclaresPolicy, requirements_of
-from maze_pl.datamodules.initial_statistics import InitialStatistics
+from maze_pl.datamodules.environment_maker import SINGLE, Env, EnvironmentMaker, MakeEnv
+from maze_pl.datamodules.kept_statistics import KeptStatistics
 from maze_pl.datamodules.players import Players
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
-from maze_pl.envs.array_forms import make_wrapped_arrays
-from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
-from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
-from maze_pl.envs.arrays.native_form import single_form
-from maze_pl.envs.building import make_frozen, make_wrapped, wrapper_stack
+from maze_pl.envs.building import make_frozen
 from maze_pl.envs.gif_files import GifFiles
-from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
-from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.vector import VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
 from maze_pl.events.event_log_ends import EVENT_LOG_ENDS, EventLogEnds, cut_event_logs, event_log_ends, last_ends
 from maze_pl.system.ranks import gather_objects
 from maze_pl.system.signals import StoppedBySignal, abandoned_after_signal
-from maze_pl.system.time_limit import time_limit_to_make
-
-Env = gymnasium.Env[Any, Any] | ArrayEnv
-AnyVector = SequentialVectorEnv | SubprocVectorEnv
-_SINGLE = "use the form of the environment for single episodes"
-_BY_VALUE = ("_factory", "_wrappers")
 
 
 class EnvironmentDataModule(pl.LightningDataModule):
@@ -72,7 +59,6 @@ class EnvironmentDataModule(pl.LightningDataModule):
     """
 
     batch_type: ClassVar[type] = object
-    vectorization = "sequential"
     _player_class = RolloutWorker
 
     def __init__(
@@ -91,82 +77,45 @@ class EnvironmentDataModule(pl.LightningDataModule):
         if check not in ("fast", "full"):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
         check_count("n_normalization_samples", n_normalization_samples, 1)
-        if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
-            came = f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment"
-            raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
         self.evaluators = checked_evaluators(evaluators, has_env=env is not None)
         self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
         self.n_normalization_samples = n_normalization_samples
         self.engine = engine or InProcessEngine()
-        self._factory = None if env is None else partial(make_wrapped, env, list(wrappers or []), action_masks)
         self.check = check
-        self._action_masks, self._max_agents = action_masks, max_agents
-        self._spec: Spec | None = None
-        self._kpi_names: tuple[str, ...] | None = None
-        self._keeps_arrays = False  # True if environments are kept in arrays, once they are known
-        self._wrappers: dict[str, type[Wrapper]] = {}  # classes of the environment's wrappers, once they are known
+        self._environments = EnvironmentMaker(
+            env,
+            wrappers,
+            action_masks,
+            max_agents,
+            check=check,
+            step_timeout=self.engine.step_timeout,
+            owner=type(self).__qualname__,
+        )
+        self._statistics = KeptStatistics()
         self._players = Players(type(self).__name__)
-        self._log_folders = set[str]()  # folders of event logs that players have written to
         self._has_begun = False  # True once collecting started, so that players have a state to save
-        self._wrapper_statistics: dict[str, Any] | None = None  # None until estimated or taken over
-        self._is_complete = False  # True once `_wrapper_statistics` covers all wrappers
-        self._may_differ = False  # True if wrappers may differ from those of the earlier run
-        self._has_loaded = False
-        self._initial_statistics = InitialStatistics()
+        self._log_folders = set[str]()  # folders of event logs that players have written to
 
     # --------------------------------------------------------------------------------------------- description
 
     @property
     def spec(self) -> Spec:
         """Observation and action spaces of the agents, read from a temporary environment."""
-        return self._spec or self._read_environment()
-
-    def _read_environment(self) -> Spec:
-        """Read spaces, classes of wrappers and names of KPIs from a temporary environment."""
-        with time_limit_to_make(self.engine.step_timeout), chdir(os.getcwd()):  # which environments may change
-            env = self._factory_of()()
-        self._spec = Spec.of(env, self._max_agents)
-        self._wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
-        calculator = env.get_kpi_calculator()
-        declared = () if calculator is None else calculator.kpi_names
-        self._kpi_names = None if declared is None else tuple(declared)
-        self._keeps_arrays = isinstance(env, ArrayMazeEnv)
-        env.close()
-        return self._spec
+        return self._environments.description.spec
 
     @property
     def kpi_names(self) -> tuple[str, ...] | None:
         """Names of the KPIs of an episode; None if the environment does not declare them."""
-        if self._factory is not None and self._spec is None:
-            self._read_environment()
-        return self._kpi_names
-
-    @property
-    def _is_array(self) -> bool:
-        """True if environments are kept in arrays."""
-        if self._factory is not None and self._spec is None:
-            self._read_environment()
-        return self._keeps_arrays
+        return self._environments.description.kpi_names if self._environments.has_env else None
 
     @property
     def rollout_options(self) -> dict[str, Any]:
         """Environment for single episodes, wrappers, action masks and numbers of agents, as arguments of `rollout`."""
-        env, wrappers, masks = (None, [], None) if self._factory is None else self._factory.args
-        return {"env": single_form(env), "wrappers": wrappers, "action_masks": masks, "max_agents": self._max_agents}
+        return self._environments.rollout_options
 
     def make_env(self) -> LogStatsWrapper:
         """Make one wrapped environment with frozen statistics, as used in evaluation."""
-        return make_frozen(self._factory_of(), self.wrapper_statistics())
-
-    def _factory_of(self, evaluator: str | None = None, *inner: Any) -> Callable[[], LogStatsWrapper]:
-        """Return a factory of environments for an evaluator or training; `inner` adds wrappers."""
-        if self._factory is None:
-            raise ValueError(f"this {type(self).__qualname__} has no environment: give one as env")
-        if evaluator is not None and self.evaluators[evaluator].render:
-            writer = GifFiles(f"renderings/{evaluator}", keep_all=False)
-            inner = (partial(TrajectoryRecordingWrapper, writer=writer, n_episodes=0),)
-        env, wrappers, masks = self._factory.args
-        return partial(make_wrapped, env, [*inner, *wrappers], masks) if inner else self._factory
+        return make_frozen(self._environments.factory(), self.wrapper_statistics())
 
     # ------------------------------------------------------------------------------------------------- hooks
 
@@ -174,14 +123,12 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Refuse a module that learns from other batches; forget the checkpoint of the previous run."""
         if stage == "fit" and self.trainer is not None:
             require_fitting_module(self.trainer.lightning_module, self)
-            if self._initial_statistics.begin_fit(self.trainer.lightning_module):
-                self._wrapper_statistics = self._initial_statistics.states
-                self._is_complete = self._initial_statistics.are_complete
+            self._statistics.begin_fit(self.trainer.lightning_module)
         self._close()
-        self._has_loaded = False
+        self._statistics.are_of_checkpoint = False
         for name, evaluator in self.evaluators.items():
             if evaluator.render:
-                self._factory_of(name)().close()  # fails now, not after an epoch, if rendering is impossible
+                self._evaluation_factory(name)().close()  # fails now, not after an epoch, if rendering is impossible
 
     def val_dataloader(self) -> list[Any]:
         """One dataloader for each evaluator, with its episodes."""
@@ -219,48 +166,29 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def _algorithm_name(self) -> str:
         return "no algorithm" if self.trainer is None else type(self.trainer.lightning_module).__name__
 
-    def _vector(self, n_envs: int, evaluator: str | None = None, **options: Any) -> Callable[[], VectorEnv]:
-        """Return a factory of a vector of environments for training or for an evaluator."""
-        if self._is_array:
-            if evaluator is not None and self.evaluators[evaluator].render:
-                raise ValueError(f"evaluators[{evaluator!r}] cannot render an array environment; {_SINGLE}")
-            if self.vectorization == "subprocess":
-                raise ValueError("vectorization=subprocess has no use for an array environment: leave it out")
-            return self._array_vector(n_envs, **options)
-        return self._vector_of([self._factory_of(evaluator)] * n_envs, **options)
+    def _evaluation_vector(self, name: str, **options: Any) -> Callable[[], VectorEnv]:
+        """Return a factory of the vector of environments of an evaluator."""
+        evaluator = self.evaluators[name]
+        n_envs = len(evaluator.groups[0])
+        if not self._environments.description.is_array:
+            return self._environments.vector_of([self._evaluation_factory(name)] * n_envs, **options)
+        if evaluator.render:
+            raise ValueError(f"evaluators[{name!r}] cannot render an array environment; {SINGLE}")
+        return self._environments.array_vector(n_envs, **options)
 
-    def _array_vector(
-        self, n_envs: int, *inner: Any, same_starts: str | None = None, **options: Any
-    ) -> Callable[[], ArrayVectorEnv]:
-        """Return a factory of a vector of environments in arrays; `inner` adds wrappers, `same_starts` needs seeds."""
-        if self.engine.step_timeout is not None:
-            raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {_SINGLE}")
-        env, wrappers, masks = cast(Any, self._factory).args
-        make = partial(make_wrapped_arrays, env, [*inner, *wrappers], masks)
-        n_same_starts = options.get("n_same_starts", 1)
-        with closing(make()) as sample:  # fails now if a wrapper has no array form
-            if n_same_starts > 1:
-                require_seeds(sample, f"n_same_starts={n_same_starts}", all_episodes=True)
-            elif same_starts is not None:
-                require_seeds(sample, same_starts)
-        return partial(ArrayVectorEnv, make, n_envs, spec=self.spec, **{"check": self.check, **options})
-
-    def _vector_of(self, factories: list[Callable[[], LogStatsWrapper]], **options: Any) -> Callable[[], AnyVector]:
-        """Return a factory of a vector env; it uses subprocesses if there is a step timeout."""
-        limit, options = self.engine.step_timeout, {"check": self.check, **options}
-        if self.vectorization == "subprocess":
-            return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, **options)
-        if limit is not None:
-            return partial(SubprocVectorEnv, factories, spec=self.spec, step_timeout=limit, n_workers=1, **options)
-        return partial(SequentialVectorEnv, factories, spec=self.spec, **options)
+    def _evaluation_factory(self, name: str) -> MakeEnv:
+        """Return a factory of environments of an evaluator, which may show its episodes as pictures."""
+        if not self.evaluators[name].render:
+            return self._environments.factory()
+        writer = GifFiles(f"renderings/{name}", keep_all=False)
+        return self._environments.factory(partial(TrajectoryRecordingWrapper, writer=writer, n_episodes=0))
 
     def _make_player(self) -> Callable[..., RolloutWorker]:
         """Return the factory of the engine's players."""
         evaluation = {}
         for name, evaluator in self.evaluators.items():
             options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
-            vector = self._vector(len(evaluator.groups[0]), name, **options)
-            evaluation[name] = vector, evaluator.deterministic
+            evaluation[name] = self._evaluation_vector(name, **options), evaluator.deterministic
         return partial(self._player_class, self.seed, evaluation)
 
     def _engage(self, policy: Any) -> Any:
@@ -311,44 +239,38 @@ class EnvironmentDataModule(pl.LightningDataModule):
         Raises:
             ValueError: A checkpoint holds statistics of other wrappers.
         """
-        if self._wrapper_statistics is None or not self._is_complete:
-            is_taken_over = self._wrapper_statistics is not None
-            completed = CompletedStatistics({})
-            if self._rank == 0 and self._factory is not None:
-                completed = self._completed()
-            completed = gather_objects(completed)[0]
-            if completed.refusal:
-                raise ValueError(completed.refusal)
-            if completed.message:
-                rank_zero_info(completed.message)
-            self._wrapper_statistics = completed.states
-            self._is_complete = True
-            if not self._has_loaded:
-                self._initial_statistics.set(completed.states, are_complete=True)
-            if completed.states and not is_taken_over:
-                self._refuse_foreign_checkpoint()
-        return cast(dict[str, Any], self._wrapper_statistics)
+        known = self._statistics.complete_states
+        if known is not None:
+            return known
+        is_taken_over = self._statistics.states is not None
+        is_first = self._rank == 0 and self._environments.has_env
+        states = self._statistics.complete(self._completed() if is_first else CompletedStatistics({}))
+        if states and not is_taken_over:
+            self._refuse_foreign_checkpoint()
+        return states
 
     def _completed(self) -> CompletedStatistics:
         """Estimate the wrapper statistics that are missing."""
-        vector = self._vector_of([self._factory_of()])  # also looks up the names of all wrappers
+        wrappers = self._environments.description.wrappers
+        vector = self._environments.vector_of([self._environments.factory()])
 
         def estimate(known: dict[str, Any]) -> dict[str, Any]:
             with closing(vector()) as env:
                 return env.estimate(self.n_normalization_samples, derive_seed(self.seed, "normalization"), known)
 
-        return completed_statistics(self._wrapper_statistics, list(self._wrappers), estimate, self._may_differ)
+        return completed_statistics(self._statistics.states, list(wrappers), estimate, self._statistics.may_differ)
 
     def _refuse_foreign_checkpoint(self) -> None:
         """Refuse a checkpoint without state of this class, which Lightning would ignore."""
-        if self.trainer is not None and self.trainer.ckpt_path is not None and not self._has_loaded:
-            fault = f"the checkpoint {self.trainer.ckpt_path} holds no state of a {type(self).__qualname__}"
+        checkpoint = None if self.trainer is None else self.trainer.ckpt_path
+        if checkpoint is not None and not self._statistics.are_of_checkpoint:
+            fault = f"the checkpoint {checkpoint} holds no state of a {type(self).__qualname__}"
             remedy = "resume with the class of data module that wrote it, or use its weights alone with --warm-start"
             raise ValueError(f"{fault}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the wrapper statistics, and where the event logs end; every rank must call it."""
-        return {WRAPPER_STATISTICS: to_tensors(self._wrapper_statistics), EVENT_LOG_ENDS: self._event_log_ends()}
+        return {WRAPPER_STATISTICS: to_tensors(self._statistics.states), EVENT_LOG_ENDS: self._event_log_ends()}
 
     def _event_log_ends(self) -> EventLogEnds:
         """Return where the event logs of all ranks end, once everything that was played is written."""
@@ -366,9 +288,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Restore what `state_dict` returned."""
         if self.trainer is not None and self.trainer.state.fn == "fit" and self._rank == 0:
             cut_event_logs(state_dict.get(EVENT_LOG_ENDS, {}))  # earlier versions saved none
-        self._wrapper_statistics = from_tensors(state_dict[WRAPPER_STATISTICS])
-        self._is_complete = self._may_differ = False
-        self._has_loaded = True
+        self._statistics.load(from_tensors(state_dict[WRAPPER_STATISTICS]))
 
     def warm_start(self, wrapper_statistics: dict[str, Any], *, may_differ: bool = True) -> None:
         """Take over the wrapper statistics of another run, without the state of its environments.
@@ -380,16 +300,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 class of which there are more or fewer than in the other run is ambiguous and always
                 refused; a subclass counts as another class.
         """
-        self._wrapper_statistics, self._is_complete = wrapper_statistics, False
-        self._may_differ = may_differ
-        self._initial_statistics.set(wrapper_statistics, are_complete=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for spawned processes; factories may be lambdas or local classes."""
-        return {**self.__dict__, **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, **{name: cloudpickle.loads(state[name]) for name in _BY_VALUE})
+        self._statistics.take_over(wrapper_statistics, may_differ)
 
     @property
     def _rank(self) -> int:

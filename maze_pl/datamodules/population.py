@@ -25,7 +25,8 @@ from maze_pl.core.population import (
     trainable_flags,
 )
 from maze_pl.core.seeding import derive_seed
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule
+from maze_pl.datamodules.environment_maker import Env
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.envs.wrappers import TimeLimitWrapper
@@ -184,14 +185,15 @@ class PopulationDataModule(EnvironmentDataModule):
         self._busy = {}
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": self.seed, "autoreset": False, "seed_by_env": False}
-        if self._is_array:
-            training: Any = self._array_vector(1, *limit, **options)
+        environments = self._environments
+        if environments.description.is_array:
+            training: Any = environments.array_vector(1, *limit, **options)
         else:
-            training = self._vector_of([self._factory_of(None, *limit)], **options)
+            training = environments.vector_of([environments.factory(*limit)], **options)
         population = None
         if self._plays_together:
             same = "a population, whose pairs play the same episodes,"
-            population = self._array_vector(self._n_together(), *limit, same_starts=same, **options)
+            population = environments.array_vector(self._n_together(), *limit, same_starts=same, **options)
         return partial(
             super()._make_player(),
             training=[training],
@@ -209,7 +211,7 @@ class PopulationDataModule(EnvironmentDataModule):
 
     def _decide(self, policy: Any, statistics: dict[str, Any], flags: tuple[bool, ...]) -> None:
         """Decide whether policies play at the same time while these parameters are perturbed."""
-        self._plays_together = self._is_array and self._can_play_together(policy, statistics)
+        self._plays_together = self._environments.description.is_array and self._can_play_together(policy, statistics)
         self._flags = flags
 
     def _can_play_together(self, policy: Any, wrapper_statistics: dict[str, Any]) -> bool:
@@ -256,10 +258,8 @@ class PopulationDataModule(EnvironmentDataModule):
         given = self._engage(policy)
         episodes = self._play(_Update(number, noise_stddev, wrapper_statistics, given, flags))
         used = episodes.used
-        self._wrapper_statistics = {}
-        for name in wrapper_statistics:
-            statistics = [episode.wrapper_statistics[name] for episode in used]
-            self._wrapper_statistics[name] = self._wrappers[name].merge_shared_states(statistics)
+        gathered = [episode.wrapper_statistics for episode in used]
+        self._statistics.merge(gathered, self._environments.description.wrappers)
         offsets = [self._noise.offset(length, number, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
         env_steps = sum(one.env_steps for one in episodes.own)

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import torch
 from pytorch_lightning.utilities import rank_zero_info
 from tqdm import tqdm
 
@@ -21,19 +20,18 @@ from maze_pl.core.checkpoint import REPLAY_BUFFERS
 from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
-from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import without_integer_types
 from maze_pl.datamodules.buffer_files import (
-    BUFFER_FORMAT,
     BuffersBesideCheckpoints,
     find_buffer,
+    read_buffer,
     remove_unnamed_buffers,
     write_buffer,
 )
 from maze_pl.datamodules.demonstrations import demonstrated_acts
-from maze_pl.datamodules.environments import Env
+from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.source import Source
@@ -308,7 +306,7 @@ class ReplayDataModule(RolloutDataModule):
             return
         self._buffer = self._new_buffer()
         self._buffer.generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
-        if self._has_loaded:
+        if self._statistics.are_of_checkpoint:
             rank_zero_info("the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start")
         if self.demonstrations is not None:
             self._demonstrate(copy(self.demonstrations))  # without episodes that another processor has read
@@ -331,7 +329,7 @@ class ReplayDataModule(RolloutDataModule):
 
     def _demonstrate(self, dataset: InMemoryDataset) -> None:
         """Read demonstrations into the buffer."""
-        make_env = partial(make_frozen, self._factory_of(), self.wrapper_statistics())
+        make_env = partial(make_frozen, self._environments.factory(), self.wrapper_statistics())
         for key, columns, lengths in demonstrated_acts(dataset, self._gamma(), make_env, self.spec):
             self._filled.add_demonstrations(key, columns, lengths)
 
@@ -353,10 +351,7 @@ class ReplayDataModule(RolloutDataModule):
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""
         if not self._file:
-            state = {"format": BUFFER_FORMAT, "described": self._described(), **self._filled.state_dict()}
-            if (provenance := shared_provenance()) is not None:
-                state[PROVENANCE_KEY] = provenance
-            self._file = write_buffer(folder, self._rank, state)
+            self._file = write_buffer(folder, self._rank, self._filled, self._described())
         return self._file
 
     def _load(self, saved: dict[str, Any]) -> ReplayBuffer:
@@ -367,19 +362,8 @@ class ReplayDataModule(RolloutDataModule):
         """
         files = saved["files"]  # of the ranks that wrote them; other numbers of ranks are refused below
         path = find_buffer(files[self._rank % len(files)], [Path(self.trainer.ckpt_path).parent, Path(saved["folder"])])
-        state = torch.load(path, weights_only=True, mmap=True)
-        found = state.get("format", 1)
-        if found != BUFFER_FORMAT:
-            raise ValueError(f"the replay buffer {path} has format {found}, this version reads format {BUFFER_FORMAT}")
-        then, now = state["described"], self._described()
-        other = [f"{name} was {then[name]!r:.80} and is {now[name]!r:.80}" for name in now if now[name] != then[name]]
-        if other:
-            raise ValueError(f"the replay buffer {path} does not fit: {', '.join(other)}")
         buffer = self._new_buffer()
-        try:
-            buffer.load_state_dict(state)
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"the replay buffer {path} is damaged: {error}") from error
+        read_buffer(path, buffer, self._described())
         return buffer
 
     def _folders(self) -> list[Path]:

@@ -4,7 +4,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -19,15 +19,13 @@ from maze_pl.collect.tensor_collector import TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_count, check_room_for_environments
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule
+from maze_pl.datamodules.environment_maker import Env
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
-from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
-from maze_pl.envs.arrays.native_form import make_native_array_env
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
-from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.tensors import TensorEnv
 from maze_pl.events.event_log_ends import EVENT_LOG_ENDS
 from maze_pl.system.ranks import gather_objects
@@ -122,9 +120,10 @@ class RolloutDataModule(EnvironmentDataModule):
             raise ValueError(f"{came} cannot be divided into {groups} (n_same_starts): use multiples of it")
         self.n_rollout_steps = n_rollout_steps
         self.vectorization = vectorization
-        if vectorization == "native" and self._factory is not None:
-            env, *others = self._factory.args
-            self._factory = partial(make_wrapped, partial(make_native_array_env, env), *others)
+        if vectorization == "native":
+            self._environments.use_native_form()
+        else:
+            self._environments.vectorization = vectorization
         self.epoch_length = epoch_length
         self.on_nondeterminism = on_nondeterminism
         self._has_told = False
@@ -164,7 +163,7 @@ class RolloutDataModule(EnvironmentDataModule):
         options: dict[str, Any] = {"seed": self.seed, "n_same_starts": self.n_same_starts}
         tensor_vector = self._tensor_vector()
         self._is_on_device = tensor_vector is not None
-        make: Callable[..., Any] = partial(tensor_vector or self._vector, **options)
+        make: Callable[..., Any] = partial(tensor_vector or self._environments.vector, **options)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
         states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
         begun = [episode for state in states for episode in _begun_episodes(state)]
@@ -182,7 +181,7 @@ class RolloutDataModule(EnvironmentDataModule):
         Wrappers, full checks, recurrent policies, engines other than the one in this process, and
         numbers that torch cannot write by index need the host.
         """
-        env = self._tensor_env() if self._is_array else None
+        env = self._tensor_env() if self._environments.description.is_array else None
         if env is None:
             return None
         policy = self._policy()
@@ -216,8 +215,7 @@ class RolloutDataModule(EnvironmentDataModule):
 
     def _tensor_env(self) -> TensorEnv | None:
         """Make the environment if it lies in tensors, and no wrapper but a time limit changes what it does."""
-        assert self._factory is not None
-        wrapped = make_wrapped_arrays(*self._factory.args)
+        wrapped = self._environments.array_factory()()
         env = wrapped
         limits = []
         while type(env) in (TimeLimitArrayWrapper, ActionMasksArrayWrapper):  # a subclass may do more
@@ -262,24 +260,11 @@ class RolloutDataModule(EnvironmentDataModule):
     def _joined(self, parts: list[Any], began: float) -> Rollout:
         """Concatenate what players have collected, and merge the statistics of their wrappers."""
         rollout = Rollout.concatenated([part for part, _ in parts])
-        if self._wrapper_statistics:  # merge the statistics of all environments on all ranks
+        if self._statistics.states:  # merge the statistics of all environments on all ranks
             of_ranks = gather_objects([state for _, states in parts for state in states])
-            states = list(itertools.chain.from_iterable(of_ranks))
-            self._wrapper_statistics = self._merged(self._wrapper_statistics, states)
+            self._statistics.merge(itertools.chain.from_iterable(of_ranks), self._environments.description.wrappers)
         rollout.seconds = time.perf_counter() - began
         return rollout
-
-    def _merged(self, names: Iterable[str], states: list[dict[str, Any]]) -> dict[str, Any]:
-        """Merge the wrapper statistics of several environments.
-
-        Args:
-            names: Names of the wrappers.
-            states: Statistics of each environment, by name.
-        """
-        merged = {}
-        for name in names:
-            merged[name] = self._wrappers[name].merge_shared_states([state[name] for state in states])
-        return merged
 
     def _restore(self, restored: dict[str, Any]) -> None:
         """Restore the environments from a checkpoint, unless their numbers have changed."""
@@ -314,7 +299,7 @@ class RolloutDataModule(EnvironmentDataModule):
         """
         cause = "are not deterministic, or depend on state of wrappers that the checkpoint lacks"
         reason = f"{cause}: when replayed, their episodes did not reach the saved observations"
-        if self._is_array:
+        if self._environments.description.is_array:
             reason = "cannot be continued within an episode, as gymnasium's vector environments save no state"
         message = f"environments {strayed} of rank {self._rank} {reason}"
         if self.on_nondeterminism == "refuse":

@@ -16,7 +16,8 @@ from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.best_episodes import BestEpisodes
 from maze_pl.datamodules.best_episodes_loader import BestEpisodesLoader
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule
+from maze_pl.datamodules.environment_maker import Env
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
@@ -115,11 +116,12 @@ class SelfLabellingDataModule(EnvironmentDataModule):
     def _make_player(self) -> Callable[..., RolloutWorker]:
         limit = [partial(TimeLimitWrapper, max_episode_steps=self.max_steps)] if self.max_steps else []
         options: Any = {"seed": derive_seed(self.seed, "train"), "autoreset": False, "seed_by_env": False}
-        if self._is_array:
+        environments = self._environments
+        if environments.description.is_array:
             same = f"self-labelling with n_samples={self.n_samples}"
-            training: Any = self._array_vector(self.n_samples, *limit, same_starts=same, **options)
+            training: Any = environments.array_vector(self.n_samples, *limit, same_starts=same, **options)
         else:
-            training = self._vector_of([self._factory_of(None, *limit)] * self.n_samples, **options)
+            training = environments.vector_of([environments.factory(*limit)] * self.n_samples, **options)
         return partial(super()._make_player(), training=[training])
 
     def play(self, epoch: int) -> BestEpisodes:

@@ -12,7 +12,8 @@ from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.act_loader import ActLoader
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule
+from maze_pl.datamodules.environment_maker import Env
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.building import make_frozen
@@ -90,20 +91,20 @@ class TrajectoryDataModule(EnvironmentDataModule):
     @property
     def spec(self) -> Spec:
         """Spaces of the agents, from the environment or, without one, from the episodes."""
-        if self._factory is None and self._spec is None:
-            spec = cast(Spec, self.dataset.load().spec).with_masks(self._action_masks or {})
+        if not (self._environments.has_env or self._environments.is_described):
+            spec = cast(Spec, self.dataset.load().spec).with_masks(self._environments.action_masks or {})
             self.dataset.check_values(spec)
-            self._spec = spec
+            self._environments.describe_as(spec)
         return super().spec
 
     def _loader(self, *, held_out: bool) -> ActLoader:
         self._refuse_foreign_checkpoint()
-        if self._factory is not None:
+        if self._environments.has_env:
             wrapper_statistics = self.wrapper_statistics()
             if self.dataset.is_converted and self._converted_with is not wrapper_statistics:
                 self.dataset = copy(self.dataset)  # without acts
             self._converted_with = wrapper_statistics
-            self.dataset.load(partial(make_frozen, self._factory, wrapper_statistics), self.spec)
+            self.dataset.load(partial(make_frozen, self._environments.factory(), wrapper_statistics), self.spec)
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")

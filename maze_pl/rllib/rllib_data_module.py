@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 from maze_pl.collect.engines import Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.checks import check_count
-from maze_pl.datamodules.environments import Env, EnvironmentDataModule
+from maze_pl.datamodules.environment_maker import Env
+from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.rllib.environment_source import EnvironmentSource
@@ -76,18 +77,15 @@ class RLlibDataModule(EnvironmentDataModule):
             module = None if self.trainer is None else self.trainer.lightning_module
             if not isinstance(module, RLlibModule):
                 raise ValueError("an RLlibDataModule needs an algorithm of RLlib, such as RLlibPPO, as model")
-            source = EnvironmentSource(self._factory_of(), self.spec, self.seed, self.wrapper_statistics())
+            source = EnvironmentSource(self._environments.factory(), self.spec, self.seed, self.wrapper_statistics())
             self._training = module.start_training(source)
         iteration: RLlibIteration = self._training.iterate(self._merged_statistics)
         return iteration
 
     def _merged_statistics(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Merge the wrapper statistics of all environments, and keep them for evaluations."""
-        merged = {}
-        for name in states[0]:
-            merged[name] = self._wrappers[name].merge_shared_states([state[name] for state in states])
-        self._wrapper_statistics = merged
-        return merged
+        self._statistics.merge(states, self._environments.description.wrappers)
+        return self.wrapper_statistics()
 
     def _close(self) -> None:
         super()._close()

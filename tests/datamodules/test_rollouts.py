@@ -406,7 +406,7 @@ def test_a_rollout_says_how_long_it_took_and_which_episodes_ended() -> None:
 
 
 def test_processes_of_environments_import_nothing_heavy() -> None:
-    made_by = make_data()._factory.func.__module__
+    made_by = make_data()._environments.factory().func.__module__
     code = f"import sys, {made_by}; print([name for name in ('torch', 'pytorch_lightning') if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert result.stdout.strip() == "[]", result.stderr

@@ -1,0 +1,237 @@
+"""The environments of a data module: their description, and how to make them one by one or as vectors."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir, closing
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import cloudpickle  # type: ignore[import-untyped]
+import gymnasium
+
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.spec import Spec
+from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
+from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
+from maze_pl.envs.arrays.native_form import make_native_array_env, single_form
+from maze_pl.envs.building import make_wrapped, wrapper_stack
+from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
+from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.system.time_limit import time_limit_to_make
+
+Env = gymnasium.Env[Any, Any] | ArrayEnv
+MakeEnv = Callable[[], LogStatsWrapper]
+AnyVector = SequentialVectorEnv | SubprocVectorEnv
+
+SINGLE: Final = "use the form of the environment for single episodes"
+_BY_VALUE: Final = ("_env", "_env_wrappers", "_description")
+
+
+class Description(NamedTuple):
+    """Facts about an environment, read from a temporary one.
+
+    Attributes:
+        spec: Spaces of its agents.
+        wrappers: Classes of its wrappers by name, from the outermost inwards; see `wrapper_stack`.
+        kpi_names: Names of the KPIs of an episode; None if they are not declared.
+        is_array: Whether it keeps its episodes in arrays.
+    """
+
+    spec: Spec
+    wrappers: dict[str, type[Wrapper]]
+    kpi_names: tuple[str, ...] | None
+    is_array: bool
+
+
+class EnvironmentMaker:
+    """Makes the environments of a data module, for training and for evaluation.
+
+    It can be sent to spawned processes, also if environments are made by lambdas or local classes.
+
+    Args:
+        env: Builds one environment; None if there is none.
+        wrappers: Callables that wrap the environment, the first one innermost.
+        action_masks: Action head -> observation that masks it; see `make_wrapped`.
+        max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
+        check: Validation of environment returns in each step, `fast` or `full`.
+        step_timeout: Seconds after which a step is given up; None means never.
+        owner: Class name of the data module.
+
+    Attributes:
+        action_masks: As given.
+        vectorization: `sequential` or `subprocess`: where single environments of a vector are stepped.
+
+    Raises:
+        TypeError: The environment or a wrapper is not callable.
+    """
+
+    def __init__(
+        self,
+        env: Callable[[], Env] | None,
+        wrappers: Sequence[Callable[[Any], Env]] | None,
+        action_masks: Mapping[str, str] | None,
+        max_agents: Mapping[StepKey, int] | None,
+        check: str,
+        step_timeout: float | None,
+        owner: str,
+    ) -> None:
+        if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
+            came = f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment"
+            raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
+        self.vectorization = "sequential"
+        self._env = env
+        self._env_wrappers = list(wrappers or [])
+        self.action_masks = action_masks
+        self._max_agents = max_agents
+        self._check = check
+        self._step_timeout = step_timeout
+        self._owner = owner
+        self._description: Description | None = None  # once it is known
+
+    # --------------------------------------------------------------------------------------------- description
+
+    @property
+    def has_env(self) -> bool:
+        """True unless there is no environment."""
+        return self._env is not None
+
+    def use_native_form(self) -> None:
+        """Make the vector form that the environment was registered with, if there is an environment."""
+        if self._env is not None:
+            self._env = partial(make_native_array_env, self._env)
+
+    def describe_as(self, spec: Spec) -> None:
+        """Take spaces that are known otherwise, where there is no environment.
+
+        Args:
+            spec: Spaces of the agents.
+        """
+        self._description = Description(spec, wrappers={}, kpi_names=None, is_array=False)
+
+    @property
+    def is_described(self) -> bool:
+        """True once `description` is known."""
+        return self._description is not None
+
+    @property
+    def description(self) -> Description:
+        """Facts about the environment; the first time, a temporary one is made."""
+        if self._description is None:
+            self._description = self._describe()
+        return self._description
+
+    def _describe(self) -> Description:
+        """Read facts from a temporary environment."""
+        with time_limit_to_make(self._step_timeout), chdir(os.getcwd()):  # which environments may change
+            env = self.factory()()
+        with closing(env):
+            wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
+            calculator = env.get_kpi_calculator()
+            declared = () if calculator is None else calculator.kpi_names
+            kpi_names = None if declared is None else tuple(declared)
+            return Description(Spec.of(env, self._max_agents), wrappers, kpi_names, isinstance(env, ArrayMazeEnv))
+
+    @property
+    def rollout_options(self) -> dict[str, Any]:
+        """Environment for single episodes, wrappers, action masks and numbers of agents, as arguments of `rollout`."""
+        single, masks = (None, None) if self._env is None else (single_form(self._env), self.action_masks)
+        wrappers = self._env_wrappers
+        return {"env": single, "wrappers": wrappers, "action_masks": masks, "max_agents": self._max_agents}
+
+    # -------------------------------------------------------------------------------------------- environments
+
+    def factory(self, *inner: Callable[[Any], Env]) -> MakeEnv:
+        """Return a factory of wrapped environments.
+
+        Args:
+            inner: Additional wrappers, inside of the others.
+
+        Raises:
+            ValueError: There is no environment.
+        """
+        return partial(make_wrapped, self._required_env(), [*inner, *self._env_wrappers], self.action_masks)
+
+    def array_factory(self, *inner: Callable[[Any], Env]) -> Callable[[], ArrayEnv]:
+        """Return a factory of array environments, with the array forms of the wrappers.
+
+        Args:
+            inner: Additional wrappers, inside of the others.
+        """
+        env: Any = self._required_env()
+        return partial(make_wrapped_arrays, env, [*inner, *self._env_wrappers], self.action_masks)
+
+    def _required_env(self) -> Callable[[], Env]:
+        """Return the function that makes the environment.
+
+        Raises:
+            ValueError: There is none.
+        """
+        if self._env is None:
+            raise ValueError(f"this {self._owner} has no environment: give one as env")
+        return self._env
+
+    # ------------------------------------------------------------------------------------------------- vectors
+
+    def vector(self, n_envs: int, **options: Any) -> Callable[[], VectorEnv]:
+        """Return a factory of a vector of environments.
+
+        Args:
+            n_envs: Number of environments.
+            options: Options of the class of vectors.
+        """
+        if self.description.is_array:
+            return self.array_vector(n_envs, **options)
+        return self.vector_of([self.factory()] * n_envs, **options)
+
+    def array_vector(
+        self, n_envs: int, *inner: Callable[[Any], Env], same_starts: str | None = None, **options: Any
+    ) -> Callable[[], ArrayVectorEnv]:
+        """Return a factory of a vector of environments in arrays.
+
+        Args:
+            n_envs: Number of environments.
+            inner: Additional wrappers, inside of the others.
+            same_starts: What needs episodes that begin equally, if anything does.
+            options: Options of `ArrayVectorEnv`.
+
+        Raises:
+            ValueError: A wrapper has no array form, an option has no meaning in arrays, or the environment cannot
+                begin episodes equally.
+        """
+        if self.vectorization == "subprocess":
+            raise ValueError("vectorization=subprocess has no use for an array environment: leave it out")
+        if self._step_timeout is not None:
+            raise ValueError(f"step_timeout cannot interrupt an array environment: leave it out, or {SINGLE}")
+        make = self.array_factory(*inner)
+        n_same_starts = options.get("n_same_starts", 1)
+        with closing(make()) as sample:  # fails now if a wrapper has no array form
+            if n_same_starts > 1:
+                require_seeds(sample, f"n_same_starts={n_same_starts}", all_episodes=True)
+            elif same_starts is not None:
+                require_seeds(sample, same_starts)
+        return partial(ArrayVectorEnv, make, n_envs, spec=self.description.spec, **{"check": self._check, **options})
+
+    def vector_of(self, factories: Sequence[MakeEnv], **options: Any) -> Callable[[], AnyVector]:
+        """Return a factory of a vector of single environments; it uses subprocesses if there is a step timeout.
+
+        Args:
+            factories: Factory of each environment.
+            options: Options of the class of vectors.
+        """
+        options = {"spec": self.description.spec, "check": self._check, **options}
+        if self.vectorization == "subprocess":
+            return partial(SubprocVectorEnv, factories, step_timeout=self._step_timeout, **options)
+        if self._step_timeout is not None:
+            return partial(SubprocVectorEnv, factories, step_timeout=self._step_timeout, n_workers=1, **options)
+        return partial(SequentialVectorEnv, factories, **options)
+
+    # ----------------------------------------------------------------------------------------------- processes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for spawned processes."""
+        return {**self.__dict__, **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, **{name: cloudpickle.loads(state[name]) for name in _BY_VALUE})
