@@ -16,14 +16,18 @@ from maze_pl.agents.torch_state_critic import STEP_KEY_OBSERVATION
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.checks import check_at_least
 from maze_pl.core.spec import Spec
-from maze_pl.perception.blocks import (
-    InferenceBlock,
-    LinearOutputBlock,
-    PerceptionBlock,
-)
+from maze_pl.perception.blocks import InferenceBlock, LinearOutputBlock, PerceptionBlock
 from maze_pl.perception.blocks.weight_init import make_module_init_normc
 from maze_pl.perception.network_factories import Shapes, takes
 from maze_pl.perception.template_blocks import BlockEntry, initialise, make_block, read_modality, shared_blocks
+from maze_pl.perception.template_checks import (
+    require_all_observations,
+    require_further_inputs,
+    require_known_heads,
+    require_known_observations,
+    require_known_sub_steps,
+    require_used_modalities,
+)
 
 
 class BaseModelBuilder(ABC):
@@ -41,16 +45,16 @@ class BaseModelBuilder(ABC):
             addition or alone, maps action heads to a `block_type` and `block_params` each: blocks
             such as `PointerBlock`, which read the observation, the further observations that their
             options name, and "latent". All other heads are linear layers.
-        observation_modality_mapping: Observation -> modality, or null for an observation that networks
-            do not read.
+        observation_modality_mapping: Observation -> modality, or null for an observation that
+            networks do not read.
         shared_embedding_keys: Tensors of the policy's network that the critic also uses, together
             with all blocks that lead to them; null for none. With `[latent]` the critic adds only
             its value head. A list holds for each sub-step; a dict has one list per sub-step, and
             sub-steps without an entry share nothing.
         further_inputs: Observation -> role -> another observation, which the blocks of the first
-            one's modality read in addition, such as `{nodes: {graph: edges, mask: node_exists}}`. The
-            first block reads all of them after the observation, in this order; others, and first
-            ones where it matters, list the roles in their entry as `further_inputs`.
+            one's modality read in addition, such as `{nodes: {graph: edges, mask: node_exists}}`.
+            The first block reads all of them after the observation, in this order; others, and
+            first ones where it matters, list the roles in their entry as `further_inputs`.
         auxiliary_outputs: Name -> size of further outputs of the policy's networks, linear in
             "latent", which losses can read.
 
@@ -163,60 +167,23 @@ class BaseModelBuilder(ABC):
                 option an unknown head or input, a configured modality is unused, or blocks are
                 shared in an unknown sub-step.
         """
-        option = "observation_modality_mapping"
+        mapped = self.observation_modality_mapping
         further = self.further_keys
-        mapped = self.observation_modality_mapping.keys()
-        known = {STEP_KEY_OBSERVATION}
-        for step in spec.steps.values():
-            known.update(step.observation_shapes)
-            for head, space in step.action_space.items():
-                if isinstance(space, spaces.Box):  # an input of state-action critics
-                    known.add(head)
-        unknown = sorted((mapped | self.omitted_observations) - known)
-        if unknown:
-            raise ValueError(f"{option} names {unknown}; the observations are {sorted(known)}")
-        for key, step in spec.steps.items():
-            self._check_further_inputs(key, list(step.observation_shapes))
-        if unknown := [name for name in further if name not in known]:
-            raise ValueError(f"block_params name {unknown} as inputs; the observations are {sorted(known)}")
-        for key, step in spec.steps.items():
-            optional = {*step.masks.values(), *further, *self.omitted_observations}
-            missing = [name for name in step.observation_shapes if name not in mapped and name not in optional]
-            if missing:
-                remedy = "give each a modality, or null to leave it out"
-                raise ValueError(f"observations {missing} of sub-step {key!r}: {option} lacks them; {remedy}")
-            if not mapped & step.observation_shapes.keys():
-                raise ValueError(f"{option} leaves sub-step {key!r} without any observation")
-        heads = {head for step in spec.steps.values() for head in step.action_space}
-        if unknown := [head for head in self._heads if head not in heads]:
-            raise ValueError(f"modality_config: heads {unknown}; the action heads are {sorted(heads)}")
-        usable = {*self.observation_modality_mapping.values(), *self.stages}
+        require_known_observations(spec, {*mapped, *self.omitted_observations}, further)
+        require_further_inputs(spec, self.further_inputs)
+        require_all_observations(spec, mapped, {*further, *self.omitted_observations})
+        require_known_heads(spec, self._heads)
         configured = [*self._blocks, *(modality for modality, _ in self._heads.values())]
-        unused = [name for name in dict.fromkeys(configured) if name not in usable]
-        if unused:
-            remedy = f"entries that can be used are {sorted(usable)}"
-            raise ValueError(f"modality_config has {unused}, which nothing uses; {remedy}")
+        require_used_modalities(configured, {*mapped.values(), *self.stages})
         if isinstance(self.shared_embedding_keys, dict):
-            steps = {str(key) for key in spec.step_keys}
-            wrong = [key for key in self.shared_embedding_keys if str(key) not in steps]
-            if wrong:
-                known_steps = f"the sub-steps are {list(spec.step_keys)}"
-                raise ValueError(f"shared_embedding_keys names the sub-steps {wrong}; {known_steps}")
-
-    def _check_further_inputs(self, step_key: StepKey, observations: list[str]) -> None:
-        """Refuse further inputs that the sub-step of an observation lacks."""
-        for name, roles in self.further_inputs.items():
-            lacking = [other for other in roles.values() if other not in observations]
-            if name in observations and lacking:
-                found = f"{lacking} are not observations of sub-step {step_key!r}, which are {observations}"
-                raise ValueError(f"further_inputs of {name!r}: {found}")
+            require_known_sub_steps(spec, self.shared_embedding_keys)
 
     def shared_keys(self, step_key: StepKey | None) -> list[str]:
         """Tensors of the policy's network of a sub-step that the critic also uses.
 
         Args:
-            step_key: The sub-step; None if it is not known, which suffices for keys that hold for each
-                sub-step.
+            step_key: The sub-step; None if it is not known, which suffices for keys that hold for
+                each sub-step.
         """
         keys = self.shared_embedding_keys
         if isinstance(keys, list):
@@ -312,8 +279,8 @@ class BaseModelBuilder(ABC):
     def chain(self, name: str, key: str, obs_shapes: Shapes) -> list[PerceptionBlock]:
         """Make the blocks of an observation's modality, one after the other.
 
-        Block and output of a class `<BlockType>` are named `<observation>_<BlockType>`, with a number if
-        there are several of the class.
+        Block and output of a class `<BlockType>` are named `<observation>_<BlockType>`, with a
+        number if there are several of the class.
 
         Args:
             name: The observation.

@@ -33,16 +33,16 @@ class ConcatModelBuilder(BaseModelBuilder):
             process the concatenation; they may be `{}` or null, or be omitted. With `heads`, the
             modality also has blocks of action heads, see `BaseModelBuilder`; with `heads` alone,
             its observation does not enter the concatenation.
-        observation_modality_mapping: Observation -> modality, or null for an observation that networks
-            do not read.
+        observation_modality_mapping: Observation -> modality, or null for an observation that
+            networks do not read.
         shared_embedding_keys: Tensors of the policy's network that the critic also uses, together
             with all blocks that lead to them; null for none. With `[latent]` the critic adds only
             its value head. A list holds for each sub-step; a dict has one list per sub-step, and
             sub-steps without an entry share nothing.
         further_inputs: Observation -> role -> another observation, which the blocks of the first
-            one's modality read in addition, such as `{nodes: {graph: edges, mask: node_exists}}`. The
-            first block reads all of them after the observation, in this order; others, and first
-            ones where it matters, list the roles in their entry as `further_inputs`.
+            one's modality read in addition, such as `{nodes: {graph: edges, mask: node_exists}}`.
+            The first block reads all of them after the observation, in this order; others, and
+            first ones where it matters, list the roles in their entry as `further_inputs`.
         auxiliary_outputs: Name -> size of further outputs of the policy's networks, linear in
             "latent", which losses can read.
 

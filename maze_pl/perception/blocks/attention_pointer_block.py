@@ -13,15 +13,15 @@ from maze_pl.perception.blocks.weight_init import make_module_init_normc
 class AttentionPointerBlock(ItemSetBlock):
     """Logits for choosing one item of a set whose items attend to each other: items (N, F) to (N,).
 
-    Items are embedded together with the context, as by `PointerBlock`. In each layer, items attend to
-    all items with M heads, then pass through a dense layer:
+    Items are embedded together with the context, as by `PointerBlock`. In each layer, items attend
+    to all items with M heads, then pass through a dense layer:
 
         a_i = h_i + W_o [sum_j softmax_j(k_j . q_i / sqrt(d / M)) v_j],   q, k, v = W norm(h)
         h_i <- a_i + W_2 f(W_1 norm(a_i) + b_1) + b_2
 
-    The logit of item i is w . norm(h_i) + b. `norm` normalises each item to mean 0 and variance 1 and
-    scales it. Nothing depends on the slots of items, on padding, or on the number of slots. Dense layers are computed
-    for items in use only.
+    The logit of item i is w . norm(h_i) + b. `norm` normalises each item to mean 0 and variance 1
+    and scales it. Nothing depends on the slots of items, on padding, or on the number of slots.
+    Dense layers are computed for items in use only.
 
     Vaswani et al. 2017, arXiv:1706.03762 (attention), with normalisation first (Xiong et al. 2020,
     arXiv:2002.04745); Kool et al. 2019, arXiv:1803.08475 (encoders of customers for routing).
@@ -31,9 +31,9 @@ class AttentionPointerBlock(ItemSetBlock):
             below names form the context.
         out_keys: Name of the logits.
         in_shapes: Shapes of the inputs, first of the items, (N, F).
-        mask_key: Input (N,) that is 0 where the slot holds no item, which may include items that may not
-            be chosen now: action masks rule them out later. Such slots have no effect and get the most
-            negative finite logit. Without it, all slots hold items.
+        mask_key: Input (N,) that is 0 where the slot holds no item, which may include items that
+            may not be chosen now: action masks rule them out later. Such slots have no effect and
+            get the most negative finite logit. Without it, all slots hold items.
         hidden_units: Width of each layer of the embedding; at least one layer.
         n_layers: Number of attention layers.
         n_heads: Number of attention heads, which divides the last of `hidden_units`.

@@ -35,8 +35,8 @@ class DeepSetBlock(ItemSetBlock):
             they need `levels`. They are part of the context.
         hidden_units: Width of each layer of the embedding; at least one layer.
         non_lin: Activation f, a class or its path.
-        levels: Numbers of items and of `compare_keys` are whole numbers from 0, and one-hot encoded;
-            those of at least `levels` count as the largest. None uses numbers as they are.
+        levels: Numbers of items and of `compare_keys` are whole numbers from 0, and one-hot
+            encoded; those of at least `levels` count as the largest. None uses numbers as they are.
         any_order: Whether items with the same numbers in another order are the same, such as
             rectangles that may be rotated; the same holds for `compare_keys`.
         skip_zeros: Whether items whose numbers are all 0 do not exist.

@@ -28,8 +28,8 @@ class GraphConvBlock(GraphBlock):
             padding.
         bias: Whether b is added. Batch normalisation, which would subtract it again, replaces it.
         node_self_importance: s, at least 0.
-        trainable_node_self_importance: Whether s is learned, as exp of a parameter, so that it stays
-            positive; it starts at `node_self_importance`.
+        trainable_node_self_importance: Whether s is learned, as exp of a parameter, so that it
+            stays positive; it starts at `node_self_importance`.
         preprocess_adj: Whether s is added and degrees are normalised; otherwise the layers are X' =
             f(A X W + b) for the adjacency as it is given, for instance one that the environment has
             normalised.

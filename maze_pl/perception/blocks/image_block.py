@@ -43,7 +43,8 @@ def channels_first(shape: tuple[int, ...], channels: Channels, stacked: bool = F
 class ImageBlock(PerceptionBlock):
     """Convolutions and dense layers for images of any layout, to vectors [..., hidden_units[-1]].
 
-    Byte images are converted to floats from 0 to 1. The layers are those of `StridedConvolutionDenseBlock`.
+    Byte images are converted to floats from 0 to 1. The layers are those of
+    `StridedConvolutionDenseBlock`.
 
     Args:
         in_keys: Name of the images, of floats, bytes or other integers.

@@ -343,8 +343,8 @@ class ItemSetBlock(ShapeNormalizationBlock, ABC):
     def _sets(self, slots: Tensor, block_input: dict[str, Tensor]) -> ItemSets:
         """Return the items in use; all slots are in use unless a mask or zeros rule some out.
 
-        Compiled and exported programs compute all slots: ONNX Runtime computes some operations wrongly if
-        all sets are empty.
+        Compiled and exported programs compute all slots: ONNX Runtime computes some operations
+        wrongly if all sets are empty.
         """
         mask: Tensor | None = None
         if self.mask_key is not None:

@@ -7,8 +7,8 @@ from torch import Tensor
 def whole_numbers(x: Tensor) -> Tensor:
     """Convert whole numbers to a type that holds their differences, and many levels.
 
-    Integers and flags become int64, because differences of bytes wrap around; floats become at least
-    float32.
+    Integers and flags become int64, because differences of bytes wrap around; floats become at
+    least float32.
     """
     return x.to(torch.promote_types(x.dtype, torch.float32) if x.is_floating_point() else torch.int64)
 

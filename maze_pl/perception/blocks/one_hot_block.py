@@ -16,9 +16,9 @@ class OneHotBlock(PerceptionBlock):
     The vectors of several integers, as in a MultiDiscrete, are concatenated. An integer that is not
     a category becomes zeros.
 
-    One of n entries is not zero, so that the input of the next layer becomes small if n is large, and
-    categories are hard to tell apart at first. `unit_variance` corrects this: the entry is sqrt(n)
-    then, which gives all entries a mean square of 1 if categories are equally frequent.
+    One of n entries is not zero, so that the input of the next layer becomes small if n is large,
+    and categories are hard to tell apart at first. `unit_variance` corrects this: the entry is
+    sqrt(n) then, which gives all entries a mean square of 1 if categories are equally frequent.
 
     Args:
         in_keys: Name of the input, integers.

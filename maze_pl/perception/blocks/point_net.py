@@ -21,8 +21,8 @@ class PointNetFeatureBlock(PerceptionBlock):
         y = max_p MLP(64, 128, embedding_dim)(T x_p)
 
     T is a matrix that a smaller network of the same kind predicts from all points; it starts as the
-    identity. With the feature transform, another such matrix (64, 64), predicted from the outputs of
-    the first layer for all points, maps these outputs. Qi et al. 2017, arXiv:1612.00593, without
+    identity. With the feature transform, another such matrix (64, 64), predicted from the outputs
+    of the first layer for all points, maps these outputs. Qi et al. 2017, arXiv:1612.00593, without
     the term of the loss that keeps the feature transform close to orthogonal.
 
     Args:

@@ -17,8 +17,8 @@ class StridedConvolutionBlock(ConvolutionBlock):
     """Convolutions with activations: images [..., C, H, W] to [..., hidden_channels[-1], H', W'].
 
     A layer with kernel k, dilation d, stride s and padding p maps size n to floor((n + 2 p - d (k -
-    1) - 1) / s) + 1. A layer is a convolution, normalisation, activation and dropout, in this order.
-    Byte images (`torch.uint8`) are converted to floats from 0 to 1.
+    1) - 1) / s) + 1. A layer is a convolution, normalisation, activation and dropout, in this
+    order. Byte images (`torch.uint8`) are converted to floats from 0 to 1.
 
     Args:
         in_keys: Name of the images.

@@ -24,9 +24,9 @@ class TransformerMemoryBlock(PerceptionBlock):
         score of an act d acts ago = ((q + u) k_d + (q + v) W_r r_d) / sqrt(hidden_size / num_heads)
 
     with learned u and v, and sine and cosine waves r_d of the distance d: Transformer-XL, Dai et
-    al. 2019, arXiv:1901.02860, with layer normalisation first and gates as in Parisotto et al. 2019,
-    arXiv:1910.06764 (GTrXL). Departures: gradients also flow to the memory, which is constant if it
-    comes from acting; no dropout.
+    al. 2019, arXiv:1901.02860, with layer normalisation first and gates as in Parisotto et al.
+    2019, arXiv:1910.06764 (GTrXL). Departures: gradients also flow to the memory, which is constant
+    if it comes from acting; no dropout.
 
     The state is both input and output, named `<out_key>.memory` and `<out_key>.length`, the number
     of acts in the memory. If the weights have 16 bits, larger numbers than these can hold exactly

@@ -23,8 +23,8 @@ class VGGConvolutionDenseBlock(JointBlock):
         in_shapes: Shape of the images (C, H, W), or (..., C, H, W).
         hidden_channels: Channels of each pair of convolutions.
         hidden_units: Width of each dense layer.
-        non_lin: Activation, a class or its path; or a list with one for each pair of convolutions, then for each
-            dense layer.
+        non_lin: Activation, a class or its path; or a list with one for each pair of convolutions,
+            then for each dense layer.
         normalization: "batch" or "layer" normalises before each activation; None does not.
         dropout: Probability of setting an output of a layer to 0 in training mode.
 

@@ -50,8 +50,8 @@ class AutomaticModelComposer:
         kinds: Observation -> kind, for observations whose space does not say how to treat them.
         channels: Layout of all images; `auto` takes the shorter of first and last dimension as
             channels.
-        critic: Kind of critic; `auto` takes a shared one if the observations allow it, otherwise one
-            for each sub-step.
+        critic: Kind of critic; `auto` takes a shared one if the observations allow it, otherwise
+            one for each sub-step.
         distribution_mapper_config: Overrides of the distributions of action spaces and heads, see
             `CustomModelComposer`, after those that the algorithm needs.
 
