@@ -50,6 +50,7 @@ from typing import Final
 from maze_pl import __version__
 from maze_pl.config.assembling import prepare
 from maze_pl.config.search_path import ConfigurationError, known_names, suggestion
+from maze_pl.system.console import tolerant_console
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.signals import StoppedBySignal, StopSignals, follow_main_process, follow_starter
 
@@ -73,6 +74,7 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "new": "new",
 }
 _PREPARED_LATER: Final = ("compare", "rllib", "sweep")  # commands whose options are not those of one run
+_TRAINING: Final = ("fit", "rllib", "sweep")
 DEBUG: Final = "--debug"
 
 
@@ -107,7 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         process was lost or user code called `sys.exit`, 2 if the user asked for something
         impossible, 130 or 143 if INT or TERM ended the command.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    with tolerant_console():
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(given: Sequence[str]) -> int:
+    """Run the command that a command line gives; see `main`."""
     arguments = [argument for argument in given if argument != DEBUG]
     command = arguments[0] if arguments else ""
     if command in ("", "-h", "--help"):
@@ -118,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_version("--verbose" in arguments)
     try:
         is_launched = follow_main_process()
-        with StopSignals(deferred=is_launched) as signals:
+        with StopSignals(deferred=is_launched, trains=command in _TRAINING) as signals:
             follow_starter()
             if command not in COMMANDS:
                 hint = suggestion(command, COMMANDS)
@@ -131,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             gc.freeze()
             gc.enable()
             status = int(module.run(prepared, arguments, signals))
+            sys.stdout.flush()  # here, so that output which cannot be written is an error of the command
             stopped = 0 if is_launched else 128 + signals.received
         return stopped if signals.received else status
     except StoppedBySignal as error:

@@ -22,14 +22,14 @@ class BundleError(ValueError):
     """A bundle cannot be used; the message names the file and the reason."""
 
 
-def read_bundle(path: str | Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read and verify a bundle; return its manifest, and the other members by name.
+def read_bundle(path: str | Path, data: bytes | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Verify a bundle, or its `data` if read before; return its manifest, and its graphs by name.
 
     Raises:
         BundleError: The bundle cannot be used.
     """
     try:
-        data = Path(path).read_bytes()
+        data = Path(path).read_bytes() if data is None else data
     except OSError as error:
         raise BundleError(f"{path} cannot be read: {error.strerror}") from None
     if hashlib.sha256(data[:-N_DIGITS]).hexdigest().encode() != data[-N_DIGITS:]:

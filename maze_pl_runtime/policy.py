@@ -40,13 +40,13 @@ class Policy:
             self._steps[key] = _Step(step, graphs[step["graph"]], n_threads)
 
     @classmethod
-    def load(cls, path: str | Path, n_threads: int = 1) -> "Policy":
-        """Load a bundle.
+    def load(cls, path: str | Path, n_threads: int = 1, data: bytes | None = None) -> "Policy":
+        """Load a bundle, from its `data` if the file was read before.
 
         Raises:
             BundleError: It was changed or is of a newer version, or its graphs do not fit.
         """
-        manifest, graphs = read_bundle(path)
+        manifest, graphs = read_bundle(path, data)
         try:
             return cls(manifest, graphs, n_threads)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

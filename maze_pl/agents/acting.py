@@ -221,7 +221,8 @@ def _arrays(observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKe
         array = _array(observation[name], child, name)
         is_batch = array.shape != (child.shape or ())
         sizes[name] = len(array) if is_batch else None
-        arrays[name] = array if is_batch else array[None]
+        # A copy has the layout of a rollout's batch, on which rounding depends; here the stride may be 0.
+        arrays[name] = (array if is_batch else array[None]).copy()
     if len(set(sizes.values())) > 1:
         described = {name: "no batch" if size is None else f"a batch of {size}" for name, size in sizes.items()}
         raise ValueError(f"observations are of different sizes: {described}")

@@ -245,7 +245,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             Head -> [B, n] for a Discrete space, a list of [B, n] for the choices of a MultiDiscrete
             space, [B, *shape] probabilities of a 1 for a MultiBinary space.
         """
-        agent_id = torch.from_numpy(np.array(batch.agent_id))
+        agent_id = network_of_each(batch, len(self.parts_of(batch.step_key).networks))
         joint = self.distribution(batch.step_key, network_inputs(batch), agent_id, temperature)
         found: dict[str, Any] = {}
         for head, distribution in joint.distributions.items():

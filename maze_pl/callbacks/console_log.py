@@ -12,11 +12,12 @@ import re
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from maze_pl.config.messages import exit_message, message_of
+from maze_pl.system.console import ConsoleStream
 
 _ESCAPE_CODE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _REDRAW = ("\r", "\x1b[A")
@@ -98,7 +99,7 @@ class ConsoleLog:
                 file.close()
 
 
-class CopiedStream:
+class CopiedStream(ConsoleStream):
     """A console stream that is also written to a log.
 
     Attributes:
@@ -107,17 +108,10 @@ class CopiedStream:
     """
 
     def __init__(self, stream: TextIO, log: ConsoleLog) -> None:
-        self.stream, self.log = stream, log
+        super().__init__(stream)
+        self.log = log
 
     def write(self, text: str) -> int:
         """Write a text to the log and the stream."""
         self.log.write(text)
-        return self.stream.write(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines to the log and the stream."""
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+        return super().write(text)

@@ -3,6 +3,7 @@
 import shlex
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytorch_lightning as pl
 from pytorch_lightning import callbacks
@@ -44,8 +45,7 @@ class RunSummary(callbacks.Callback):
         reason, more = self._end(trainer)
         run_dir = shlex.quote(self.run_dir)
         commands: list[str] = []
-        callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        if any(isinstance(callback, LastCheckpoint) for callback in callbacks):
+        if _has_checkpoint(trainer):
             commands.append(f"maze-pl validate {run_dir}{self._option}")
             if more is not None:
                 commands.append(f"maze-pl fit --resume {run_dir}{more}{self._option}")
@@ -53,11 +53,14 @@ class RunSummary(callbacks.Callback):
         total = steps_text(pl_module, steps) + (f", {new:,} of them" if self._began_with else "")
         rate = f"{new / max(seconds, 1e-9):,.0f} {step_unit(pl_module)}/s"
         duration = f"{total} in {timedelta(seconds=round(seconds))} ({rate})"
-        say(trainer, f"ended: {reason}\n{duration}\nrun directory: {self.run_dir}\nnext:")
-        say(trainer, "\n".join(f"  {command}" for command in commands if command))
+        say(trainer, f"ended: {reason}\n{duration}\nrun directory: {self.run_dir}")
+        if any(commands):
+            say(trainer, "\n".join(["next:", *(f"  {command}" for command in commands if command)]))
 
     def _end(self, trainer: pl.Trainer) -> tuple[str, str | None]:
         """Return the reason why training ended, and the option with which it would continue, if there is one."""
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return "fast_dev_run; nothing was saved", None
         others: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
         for callback in others:
             if isinstance(callback, StopAtReturn) and callback.threshold is not None and not callback.missed:
@@ -80,3 +83,12 @@ class RunSummary(callbacks.Callback):
             reason = f"max_epochs={trainer.max_epochs} reached"
             return reason, f" --trainer.max_epochs {2 * trainer.max_epochs}"
         return f"after epoch {trainer.current_epoch}", ""
+
+
+def _has_checkpoint(trainer: pl.Trainer) -> bool:
+    """True if there is a last checkpoint, by this command or by one that it has resumed."""
+    if trainer.fast_dev_run:  # type: ignore[attr-defined]
+        return False
+    every: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    folders = [callback.dirpath for callback in every if isinstance(callback, LastCheckpoint)]
+    return any(folder is not None and Path(folder, "last.ckpt").is_file() for folder in folders)

@@ -6,17 +6,18 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
-from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
+from jsonargparse import ArgumentError, DefaultHelpFormatter
 
 from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import with_factories
 from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.texts import TextKeepingParser, with_texts
 from maze_pl.core.checks import check_count
 from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.checker.arrays import make_comparable
-from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
+from maze_pl.envs.checker.examination import ArrayForm, makes_arrays, plays_in_arrays
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
@@ -69,7 +70,7 @@ def check(
     try:
         with time_limit_to_make(step_timeout):
             made = factory()
-            if plays_in_arrays(made):
+            if plays_in_arrays(made) and makes_arrays(env):
                 array_form = ArrayForm(env, wrappers or [])
             made.close()
     except CallTimeoutError:
@@ -127,7 +128,7 @@ def parsed(
     Raises:
         ConfigurationError: An option does not exist, or its value has the wrong type.
     """
-    parser = ArgumentParser(
+    parser = TextKeepingParser(
         prog=f"maze-pl {name}",
         usage=f"maze-pl {name} [{subject}] [options]",
         description=description,
@@ -135,14 +136,16 @@ def parsed(
         exit_on_error=False,
         allow_abbrev=False,
     )
+    parser.written = arguments.written
     config_help = "File with options, or a training configuration (uses `data.env`)."
     parser.add_argument("--config", action="config", help=config_help)
     parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
     try:
         config = parser.parse_args(arguments[1:])
     except ArgumentError as error:
-        raise ConfigurationError(explain(str(error), parser.get_defaults().keys())) from error
+        known = parser.get_defaults().keys()
+        raise ConfigurationError(explain(str(error), known, arguments)) from error
     del config["config"]
     text = parser.dump(config, skip_unset=False, skip_validation=True)
     arguments.trust.require_classes(config, "the run directory")
-    return dict(vars(parser.instantiate(with_factories(config)))), text
+    return dict(vars(parser.instantiate(with_factories(with_texts(config, arguments.written))))), text

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from jsonargparse import Namespace
 
-from maze_pl.cli.log_folders import Move
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.run_directory import has_trained
+from maze_pl.runs.run_move import Move
 
 WRITERS: Final = ("best_checkpoint", "last_checkpoint", "trainer")
 """Options of those that write checkpoints."""

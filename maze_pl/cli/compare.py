@@ -14,6 +14,7 @@ from typing import Any, Final
 from maze_pl.cli.check import parsed
 from maze_pl.collect.engines import Engine
 from maze_pl.comparison.compare import compare
+from maze_pl.comparison.entries import source_key
 from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.tables import console_text
 from maze_pl.comparison.writing import PAGE_FILE
@@ -160,7 +161,7 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
     must_beat = None if line.must_beat is None else _named_before(line.must_beat, line)
     if must_beat is not None and must_beat not in line.baselines:
         line.baselines.append(must_beat)
-    if must_beat is not None and not set(line.entries) - set(line.baselines):
+    if must_beat is not None and not {*map(source_key, line.entries)} - {*map(source_key, line.baselines)}:
         raise ConfigurationError(f"--must-beat {must_beat} needs an entry that is not a baseline: name a run directory")
     if any("." in name and not os.path.exists(name) for name in (*line.entries, *line.baselines)):
         extend_import_path([str(Path.cwd())])  # for class paths that the user names
@@ -193,16 +194,22 @@ def _print_table(comparison: Comparison, to: str | None) -> None:
 
 
 def _judge(comparison: Comparison, name: str) -> int:
-    """Return 0 if all entries that are not baselines are better than an entry, else 1 with a message."""
-    worse = []
-    for entry in comparison.entries:
-        if not entry.is_baseline and not comparison.is_better(entry.name, name):
-            interval = comparison.difference(entry.name, name).interval
+    """Return 0 if all entries that are not baselines are better than an entry, else 1 with a message.
+
+    Raises:
+        ConfigurationError: All entries are baselines, so that nothing was compared.
+    """
+    judged = [entry.name for entry in comparison.entries if not entry.is_baseline]
+    if not judged:
+        raise ConfigurationError(f"nothing was compared with {name}: all entries are baselines")
+    status = 0
+    for entry in judged:
+        if not comparison.is_better(entry, name):
+            interval = comparison.difference(entry, name).interval
             shown = "there is no interval" if interval is None else f"the difference is {interval_text(interval)}"
-            worse.append(f"{entry.name} is not better than {name} by {comparison.metric}: {shown}")
-    for text in worse:
-        sys.stderr.write(f"maze-pl: {text}\n")
-    return int(bool(worse))
+            sys.stderr.write(f"maze-pl: {entry} is not better than {name} by {comparison.metric}: {shown}\n")
+            status = 1
+    return status
 
 
 def _split(words: Sequence[str]) -> CommandLine:
@@ -241,12 +248,21 @@ def _split(words: Sequence[str]) -> CommandLine:
 
 
 def _named_before(name: str, line: CommandLine) -> str:
-    """Return the entry or baseline that `--must-beat` refers to; the name itself if it is a further baseline."""
-    for known in (*line.entries, *line.baselines):
-        path = os.path.normpath(known)
-        if name == known or path == os.path.normpath(name) or path.endswith(f"{os.sep}{name}"):
-            return known
-    return name
+    """Return the entry or baseline that `--must-beat` refers to; the name itself if it is a further baseline.
+
+    That is one with the same path, else one whose last folders have this name, unless there is such a path.
+
+    Raises:
+        ConfigurationError: Several of them have this name.
+    """
+    known = list(dict.fromkeys([*line.entries, *line.baselines]))
+    same = [one for one in known if source_key(one) == source_key(name)]
+    if same or os.path.exists(name):
+        return next(iter(same), name)
+    named = [one for one in known if os.path.normpath(one).endswith(f"{os.sep}{os.path.normpath(name)}")]
+    if len(named) > 1:
+        raise ConfigurationError(f"--must-beat {name} may be {' or '.join(named)}: name one of them")
+    return next(iter(named), name)
 
 
 def _words(line: CommandLine) -> list[str]:

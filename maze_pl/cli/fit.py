@@ -32,7 +32,7 @@ from maze_pl.cli.fit_options import (
     monitor_loss_without_episodes,
     refuse_unsuitable_options,
 )
-from maze_pl.cli.log_folders import Move, move_log_folders, run_loggers, separate_log_folders
+from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.cli.run_parser import RunParser
 from maze_pl.config.assembling import Prepared, names_configuration, options_of
@@ -44,6 +44,7 @@ from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
 from maze_pl.config.plain_values import with_plain_values
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.summary import summarize
+from maze_pl.config.texts import with_texts
 from maze_pl.config.trust import foreign_names
 from maze_pl.core.provenance import Provenance
 from maze_pl.datamodules.environments import EnvironmentDataModule
@@ -54,6 +55,7 @@ from maze_pl.runs.checkpoint import checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible
 from maze_pl.runs.provenance import collect_provenance, share_among_ranks
 from maze_pl.runs.run_directory import claimed, is_first_rank, run_directory
+from maze_pl.runs.run_move import Move
 from maze_pl.runs.warm_start import warm_start
 from maze_pl.system.git_state import GitProbe
 from maze_pl.system.lost_process import LostProcessError
@@ -130,6 +132,7 @@ class MazeCLI(LightningCLI):
         self.status = 0
         self._trust = arguments.trust
         self._objects = arguments.objects
+        self._written = arguments.written
         self._name = arguments[0]
         self._command = ["maze-pl", *command]
         self._signals = signals
@@ -172,6 +175,7 @@ class MazeCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of a run besides model, data and trainer."""
+        parser.written = self._written  # type: ignore[attr-defined]
         add_run_options(parser)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
 
@@ -183,7 +187,7 @@ class MazeCLI(LightningCLI):
             known: set[str] = set()
             for subparser in self._subcommand_parsers.values():
                 known.update(subparser.get_defaults().keys())
-            raise ConfigurationError(explain(str(error), known)) from error
+            raise ConfigurationError(explain(str(error), known, args)) from error
 
     def _parse_ckpt_path(self) -> None:
         """Do nothing: the current configuration takes precedence over the checkpoint's."""
@@ -210,6 +214,8 @@ class MazeCLI(LightningCLI):
         if options.ckpt_path is None:
             options.ckpt_path = default_checkpoint(options, is_training=self.subcommand == "fit")
         if self.run_dir is not None:
+            if options.trainer.default_root_dir is None:
+                options.trainer.default_root_dir = str(Path(self.run_dir).absolute())
             self._collect_provenance()
 
     def _choose_run_directory(self, requested: Namespace) -> None:
@@ -230,8 +236,6 @@ class MazeCLI(LightningCLI):
             self.config_text = self._text_of(requested)
         separate_log_folders(options, self.run_dir)
         refuse_folders_of_other_runs(options, self.run_dir)
-        if options.trainer.default_root_dir is None:
-            options.trainer.default_root_dir = str(Path(self.run_dir).absolute())
 
     def _collect_provenance(self) -> None:
         """Describe the run on the first rank, for the files of all ranks."""
@@ -257,7 +261,8 @@ class MazeCLI(LightningCLI):
         Raises:
             ConfigurationError: A class is not trusted, or an option that needs a value is null.
         """
-        options = self._options
+        config = with_texts(self.config, {self.subcommand: self._written})
+        options = config[self.subcommand]
         source = str(options.resume or options.warm_start or options.run)
         self._trust.require_classes(self.config, source)
         refuse_nulls({name: options.get(name) for name in ("data", "model")})
@@ -265,7 +270,7 @@ class MazeCLI(LightningCLI):
             refuse_nulls_of(callback, options[name], name)
         refuse_nulls_of(pl.Trainer.__init__, options.trainer, "trainer")
         refuse_nulls(options.trainer, "trainer")
-        self.config_init = self.parser.instantiate(with_factories(put_objects(self.config, self._objects)))
+        self.config_init = self.parser.instantiate(with_factories(put_objects(config, self._objects)))
         self.datamodule = self._get(self.config_init, "data")
         self.model = self._get(self.config_init, "model")
         self.trainer = self.instantiate_trainer()

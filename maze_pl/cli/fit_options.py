@@ -1,13 +1,15 @@
 """Options of `maze-pl fit` and `validate` besides those of model, data and trainer."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from jsonargparse import Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
 from maze_pl import callbacks
-from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.search_path import ConfigurationError, suggestion
 from maze_pl.runs.checkpoint import best_or_last
+from maze_pl.runs.run_checkpoints import configured_checkpoints
 from maze_pl.runs.run_directory import last_checkpoint
 
 DEFAULT_CALLBACKS = {
@@ -77,8 +79,8 @@ def refuse_unsuitable_options(options: Namespace) -> None:
     """Refuse options with which the run would fail later.
 
     Raises:
-        ConfigurationError: `seeds` is in a configuration, `trainer` is null, or an interval between
-            evaluations is not positive.
+        ConfigurationError: `seeds` is in a configuration, `trainer` is null, an interval between
+            evaluations is not positive, or `hyperparameters` names an option that does not exist.
     """
     if options.seeds is not None:
         remedy = "give it on the command line of `maze-pl fit`"
@@ -90,6 +92,28 @@ def refuse_unsuitable_options(options: Namespace) -> None:
     for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning would fail later
         if isinstance(trainer[name], int | float) and trainer[name] <= 0:
             raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
+    if not (options.resume or options.warm_start or options.run):  # else a sweep may have named them for other runs
+        _refuse_unknown_names(options)
+
+
+def _refuse_unknown_names(options: Namespace) -> None:
+    """Refuse hyper-parameters that are not options of the run."""
+    known = set(_option_names(options, ""))
+    for name in options.hyperparameters or []:
+        if name.replace(".init_args", "") not in known:
+            near = suggestion(name, known)
+            raise ConfigurationError(f"hyperparameters: there is no option {name}{near}")
+
+
+def _option_names(node: Any, prefix: str) -> Iterator[str]:
+    """Yield the names of all options in a parsed configuration, without `init_args`."""
+    entries = vars(node) if isinstance(node, Namespace) else node
+    if not isinstance(entries, dict):
+        return
+    for key, value in entries.items():
+        name = prefix if key == "init_args" else f"{prefix}.{key}".lstrip(".")
+        yield name
+        yield from _option_names(value, name)
 
 
 def monitor_loss_without_episodes(options: Namespace) -> None:
@@ -110,9 +134,12 @@ def default_checkpoint(options: Namespace, *, is_training: bool) -> str | None:
     Args:
         options: Options of the command.
         is_training: Whether the command trains.
+
+    Raises:
+        ConfigurationError: It cannot be told, see `best_or_last` and `last_checkpoint`.
     """
     if not is_training:
         return None if options.run is None else str(best_or_last(options.run))
     if options.resume is None or options.print_model:
         return None
-    return last_checkpoint(options.resume, options.last_checkpoint.dirpath, options.best_checkpoint.dirpath)
+    return last_checkpoint(options.resume, configured_checkpoints(options.resume, options.as_dict()))

@@ -1,6 +1,5 @@
 """Folders of a run's loggers, so that no two runs write to the same files."""
 
-import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,10 +12,9 @@ from maze_pl import callbacks
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.runs.provenance import recorded_provenance
+from maze_pl.runs.run_move import Move
 
 _OURS: Final = (callbacks.TensorBoardLog, callbacks.MetricsFile, callbacks.WandbLog)
-_RUN_OPTIONS: Final = ("--run_dir", "--resume")  # in recorded commands
 
 
 def run_loggers(configured: Any, run_dir: str | None, *, has_wandb: bool) -> list[Logger] | bool:
@@ -41,34 +39,6 @@ def run_loggers(configured: Any, run_dir: str | None, *, has_wandb: bool) -> lis
     if not any(isinstance(logger, callbacks.MetricsFile) for logger in loggers):
         loggers.append(callbacks.MetricsFile(run_dir))
     return loggers
-
-
-class Move:
-    """The move of a run to another directory, or of its configuration to a new run.
-
-    Args:
-        source: Run that is resumed, perhaps moved, or whose configuration a new run has.
-        run_dir: Directory of this run.
-    """
-
-    def __init__(self, source: str, run_dir: str) -> None:
-        self._run_dir = run_dir
-        self._here = Path(run_dir).resolve()
-        self._before = _directories(Path(source))
-
-    def moved(self, path: str) -> str:
-        """Return the place of a folder after the move; one that is not in the run's directory stays.
-
-        Args:
-            path: The folder before the move.
-        """
-        folder = Path(path).resolve()
-        if folder.is_relative_to(self._here):
-            return path
-        for directory in self._before:
-            if folder.is_relative_to(directory):
-                return str(Path(self._run_dir, folder.relative_to(directory)))
-        return path
 
 
 def move_log_folders(configurations: Iterable[Namespace], move: Move) -> None:
@@ -128,22 +98,3 @@ def _names_in_group(run_dir: Path) -> list[str]:
         names.insert(0, folder.name)
         folder = folder.parent
     return names
-
-
-def _directories(source: Path) -> list[Path]:
-    """Return the directories in which a run was, the present one first, according to its commands."""
-    directories = [source.resolve()]
-    here = Path.cwd()
-    for entry in recorded_provenance(source):
-        try:
-            words = shlex.split(entry["command"])
-        except ValueError:  # of a file that was edited
-            continue
-        for place, word in enumerate(words):
-            option, _, value = word.partition("=")
-            if option not in _RUN_OPTIONS:
-                continue
-            path = Path(value or "".join(words[place + 1 : place + 2])).resolve()
-            if not here.is_relative_to(path):  # as `--resume .` in another folder
-                directories.append(path)
-    return directories

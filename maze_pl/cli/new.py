@@ -3,6 +3,7 @@
 import importlib.util
 import keyword
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
         raise ConfigurationError(f"{directory} cannot be written: {error}") from error
     sys.stdout.write(
         f"created a project with the package {package} in {directory}. Next:\n"
-        f"  cd {directory}\n"
+        f"  cd {shlex.quote(str(directory))}\n"
         f"  maze-pl fit --config ppo_{problem}\n"
         f"  maze-pl fit --config experiment/{experiment}\n"
         "  python -m pytest\n"

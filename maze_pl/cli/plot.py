@@ -9,6 +9,7 @@ from maze_pl.cli.command_options import OptionParser
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.run_facts import runs_in
 from maze_pl.reports.run_groups import grouped_runs
+from maze_pl.runs.metrics import NoMetricsError
 
 _NAME: Final = "curves"
 _FORMS: Final = ("png", "svg")
@@ -32,8 +33,13 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
     options = _parser().parse(command[1:])
     if options.smooth < 1:
         raise ConfigurationError(f"--smooth {options.smooth} is a number of values to average: it must be at least 1")
-    groups = grouped_runs([run for path in options.runs for run in runs_in(path)])
-    metrics = read_all(groups)
+    metrics, faults = read_all(run for path in options.runs for run in runs_in(path))
+    for fault in faults.values():
+        if not metrics or not isinstance(fault, NoMetricsError):
+            raise fault
+    for fault in faults.values():
+        sys.stderr.write(f"maze-pl: {fault}; the run is left out\n")
+    groups = grouped_runs(list(metrics))
     names = [full_name(name, metrics) for name in options.statistic] or default_statistics(metrics)
     charts = [chart(groups, metrics, name, options.x, options.smooth) for name in dict.fromkeys(names)]
     if not any(one.bands for one in charts):

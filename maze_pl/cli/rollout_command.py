@@ -154,7 +154,7 @@ def play(
             name = signal.Signals(signals.received).name
             progress = f"{len(output.played)} of {n_episodes} episodes"
             sys.stderr.write(f"maze-pl: stopped by {name} after {progress}\n")
-        output.report(time.perf_counter() - began)
+        output.report(time.perf_counter() - began, max_steps)
 
 
 def _configured_policy(policy: dict[str, Any] | str | None) -> Any:
@@ -263,15 +263,25 @@ class _Output:
             complete = f"{len(self.played)} complete episodes"
             sys.stderr.write(f"maze-pl: {complete} are in {self._shown_folder}\n")
 
-    def report(self, seconds: float) -> None:
-        """Write the tables of episodes and statistics, and print the statistics."""
+    def report(self, seconds: float, max_steps: int) -> None:
+        """Write the tables of episodes and statistics, and print the statistics.
+
+        Args:
+            seconds: Seconds that the episodes took.
+            max_steps: Env steps after which episodes were cut off; 0 for no limit.
+        """
         if not self.played:
             return
         steps = self._epoch.total_step_count
         statistics = self._write_tables()
         title = f"rollouts | {len(self.played)} episodes | {steps:,} env steps | {seconds:.1f} s"
         table = render_table(title, 1, {"rollout": statistics})
-        sys.stdout.write(f"{table}\n\nfiles: {self._shown_folder}\n")
+        sys.stdout.write(f"{table}\n\n")
+        n_limited = sum(one.summary.env_steps >= max_steps for one in self.played) if max_steps else 0
+        if n_limited:
+            reached = f"{n_limited} of {len(self.played)} episodes have reached the limit of {max_steps:,} env steps"
+            sys.stdout.write(f"{reached} (--max_steps, 0 for no limit)\n")
+        sys.stdout.write(f"files: {self._shown_folder}\n")
 
     def _write_tables(self) -> Mapping[str, Any]:
         """Write the tables of episodes and statistics, and return the statistics."""

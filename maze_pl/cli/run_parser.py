@@ -5,8 +5,10 @@ from typing import Any
 
 from pytorch_lightning.cli import LightningArgumentParser
 
+from maze_pl.config.texts import TextKeepingParser
 
-class RunParser(LightningArgumentParser):
+
+class RunParser(TextKeepingParser, LightningArgumentParser):
     """Lightning's parser, to which jsonargparse may pass the links of a class that a function replaces."""
 
     def add_function_arguments(

@@ -114,7 +114,8 @@ def _planned(values: dict[str, str], options: Sequence[str], undo: contextlib.Ex
     """
     if SEEDS not in values:
         raise ConfigurationError(f"{PARALLEL} is the number of seeds trained at a time: give {SEEDS}, too")
-    prepared = prepare(["fit", *options])
+    original = ["fit", *options, *(word for option in values.items() for word in option)]
+    prepared = prepare(_example(options), original)
     seeds = _seeds(values[SEEDS], options)
     kept = [option for option in options if option != TRUST_OPTION]
     plan = SeedPlan(seeds, kept, options_digest=configuration_digest(["fit", *kept]))
@@ -122,6 +123,17 @@ def _planned(values: dict[str, str], options: Sequence[str], undo: contextlib.Ex
         return plan, Path(values.get("--run_dir", "."))
     folder = Path(run_directory(None, values.get("--run_dir"), _experiment(prepared), undo))
     return plan, folder
+
+
+def _example(options: Sequence[str]) -> list[str]:
+    """Return the command of one seed, before the seeds and their folder are known.
+
+    It has a run directory, as each seed has, so that options may refer to it.
+
+    Args:
+        options: Options of all seeds.
+    """
+    return ["fit", *options, "--run_dir", str(seed_directory(Path(), 0))]
 
 
 def _experiment(prepared: Prepared) -> str | None:
@@ -138,7 +150,7 @@ def _seeds(text: str, options: Sequence[str]) -> list[int]:
     value = parse(text)
     is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if is_count:
-        first = configured_value(["fit", *options], "seed_everything")
+        first = configured_value(_example(options), "seed_everything")
         first = 0 if first is None else first
         if isinstance(first, bool) or not isinstance(first, int):
             fault = f"seed_everything={first}, from which {SEEDS} {value} counts, is not a number"

@@ -94,7 +94,7 @@ def _parsed(command: Sequence[str]) -> Any:
         "max_batch": (1024, "largest number of observations of a request"),
         "max_episodes": (10_000, "largest number of episodes on the server"),
         "episode_seconds": (3600.0, "seconds without a request after which an episode is forgotten"),
-        "body_seconds": (10.0, "seconds in which the body of a request must arrive"),
+        "body_seconds": (10.0, "seconds in which the head of a request must arrive, and then its body"),
     }
     for name, (default, meaning) in limits.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")

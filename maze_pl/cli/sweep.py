@@ -32,6 +32,7 @@ from maze_pl.sweeps.sweep_file import (
     parse_changes,
     parse_sweep,
     read_content,
+    with_absolute_paths,
     with_changes,
 )
 from maze_pl.sweeps.sweep_runs import SweepRuns
@@ -158,9 +159,9 @@ def _begin(
     """Start a sweep; return its folder and the exit status."""
     optuna_module()
     content, name = read_content(source)
-    plan = parse_sweep(with_changes(content, changes))
+    plan = parse_sweep(with_absolute_paths(with_changes(content, changes), Path.cwd()))
     if named is not None and Path(named, SWEEP_FILE).is_file():
-        remedy = f"choose another folder, or continue it with `maze-pl sweep --resume {named}`"
+        remedy = f"choose another folder, or continue it with `maze-pl sweep --resume {shlex.quote(named)}`"
         raise ConfigurationError(f"{named} holds a sweep: {remedy}")
     require_valid_options(plan.sampler, plan.pruner, plan.parameters)
     _check_options(plan)
@@ -326,6 +327,6 @@ def _show(result: SweepResult, *, needs_files: bool = True) -> None:
     if pictures:
         names = ", ".join(path.name for path in pictures)
         sys.stdout.write(f"pictures: {result.folder / PICTURES} ({names})\n")
-    journal = result.folder / JOURNAL_FILE
-    sys.stdout.write(f"next:\n  tensorboard --logdir {result.folder}\n  optuna-dashboard {journal}\n")
+    folder, journal = (shlex.quote(str(path)) for path in (result.folder, result.folder / JOURNAL_FILE))
+    sys.stdout.write(f"next:\n  tensorboard --logdir {folder}\n  optuna-dashboard {journal}\n")
     sys.stdout.flush()

@@ -14,7 +14,7 @@ def taken(words: Iterable[str], names: Sequence[str], needed: str | None = None)
         needed: Meaning of their values, such as `a folder`, if an option without one is an error.
 
     Raises:
-        ConfigurationError: An option has no value, and `needed` is given.
+        ConfigurationError: An option has no value or is given twice, and `needed` is given.
     """
     values: dict[str, str] = {}
     rest: list[str] = []
@@ -24,6 +24,8 @@ def taken(words: Iterable[str], names: Sequence[str], needed: str | None = None)
         if name not in names:
             rest.append(word)
             continue
+        if needed is not None and name in values:
+            raise ConfigurationError(f"{name} is given twice: give it once")
         values[name] = value if equals else next(remaining, "")
         if needed is not None and not values[name]:
             raise ConfigurationError(f"{name} needs {needed}")

@@ -20,6 +20,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import refuse_infinite_kpi
 from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, groups_of, inputs_of
+from maze_pl.envs.arrays.event_values import joined_values
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import values_of
 from maze_pl.events.episode_statistics import action_keys
@@ -79,7 +80,7 @@ class Events:
         return cls(
             np.concatenate([part.env for part in parts]),
             np.concatenate([part.step for part in parts]),
-            {name: np.concatenate([part.values[name] for part in parts]) for name in names},
+            {name: joined_values([part.values[name] for part in parts]) for name in names},
         )
 
 
@@ -217,11 +218,10 @@ class TensorStatistics:
             is_ended = of_env == events.env
             self._events[key] = events.chosen(~is_ended)
             ended = events.chosen(is_ended)
-            counts = np.bincount(episode[is_ended], minlength=len(env))
-            happened[key] = Happened(counts, ended.step, ended.values)
+            happened[key] = Happened.of(episode[is_ended], ended.step, ended.values)
         if not len(env):
             return {}
-        return event_columns(self._topics, happened, happened.__getitem__, n_steps)
+        return event_columns(self._topics, happened, n_steps)
 
     def _happened(self, record: RolloutRecord) -> dict[GroupKey, tuple[Events, Array]]:
         """Return all events of the running episodes and of a rollout, with their times, by group."""
@@ -293,9 +293,8 @@ def _events_of(stored: StoredEvent, env_steps: Tensor | None) -> Iterator[tuple[
     step = np.zeros(len(rows), np.int64)
     if env_steps is not None:
         step += env_steps[row, env].cpu().numpy() - 1
+    events = Events(event.which, step, {name: column_of(event, name) for name in inputs_of(declaration)})
     for labels, chosen in groups_of(event):
-        inputs = {name: column_of(event, name, None) for name in inputs_of(declaration)}
-        events = Events(event.which, step, inputs)
         key = (declaration.topic, declaration.name, labels)
         if chosen is None:
             yield key, events, rows

@@ -125,7 +125,16 @@ def _summaries(
         )
     summaries = []
     for entry, summary in zip(entries, metrics, strict=True):
-        summaries.append(EntrySummary(entry.name, entry.sources, len(entry.players), entry.is_baseline, summary))
+        summaries.append(
+            EntrySummary(
+                name=entry.name,
+                sources=entry.sources,
+                given=entry.given,
+                n_runs=len(entry.players),
+                is_baseline=entry.is_baseline,
+                metrics=summary,
+            )
+        )
     return summaries
 
 

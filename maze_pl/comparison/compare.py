@@ -50,7 +50,7 @@ def compare(
         sources: Each a run directory; a folder of `maze-pl fit --seeds`, whose runs are one entry; a
             checkpoint; `random`, `heuristic`, a group file or a class path; a policy or a trained
             module; or a dict with one name and one policy. Runs that differ only in their seed
-            are one entry.
+            are one entry, but baselines and other sources stay apart.
         baselines: Runs and policies that the others are compared with; without baselines, the first source.
         env: Builds the environment that all play in; None means that of each run, and that of the
             first run for policies.

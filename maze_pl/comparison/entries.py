@@ -8,7 +8,8 @@ from typing import Any
 
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.factories import Factory
-from maze_pl.config.pieces import CALL_OPTIONS, GROUP_NAME, RUN_CONFIG
+from maze_pl.config.learned_options import learned_options, with_class_path
+from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, find, read
 from maze_pl.config.trust import UntrustedError, foreign_names, import_folders, refusal
 from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
@@ -21,7 +22,9 @@ from maze_pl.runs.checkpoint import (
 )
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
+from maze_pl.runs.run_checkpoints import directory_of_run
 from maze_pl.runs.searching import check_search
+from maze_pl.runs.short_paths import shortest_ending
 
 Source = Any
 """Run directory, checkpoint, bundle, folder of several seeds, name of a policy, policy, or name -> policy."""
@@ -54,9 +57,10 @@ class Entry:
         name: Its name in tables.
         players: A player for each run; a single one for a policy.
         is_baseline: Whether other entries are compared with it.
-        configuration: Configuration of its runs without seeds; None if others cannot join them.
+        configuration: Options of its runs that decide what they learn; None if others cannot join them.
         seeds: For each run `seed_everything` and `data.seed`, or None for a checkpoint; empty for a
             policy.
+        given: What the user named: run directories, a folder of several seeds, or a policy.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Entry:
     is_baseline: bool = False
     configuration: Any = None
     seeds: list[Any] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
 
     @property
     def sources(self) -> list[str]:
@@ -81,6 +86,8 @@ def make_entries(
 ) -> list[Entry]:
     """Return the entries of a comparison; without baselines, the first one is the baseline.
 
+    Runs that differ only in their seed become one entry, but those of a baseline never join others.
+
     Args:
         sources: Runs and policies to compare.
         baselines: Runs and policies that the others are compared with; may also be among the sources.
@@ -96,17 +103,18 @@ def make_entries(
         ConfigurationError: A source is neither a run nor a policy, is given twice, or plays in another environment.
     """
     entries: list[Entry] = []
-    known: dict[Any, Entry] = {}
+    known: set[Any] = set()
+    baseline_keys = {source_key(source) for source in baselines}
     for source in sources:
-        key = _key(source)
+        key = source_key(source)
         if key in known:
             raise ConfigurationError(f"{source} is given twice: name each run and each policy once")
-        known[key] = _add(entries, source, checkpoint, trust)
+        known.add(key)
+        _add(entries, _entry_of(source, checkpoint, trust), is_baseline=key in baseline_keys)
     for source in baselines:
-        key = _key(source)
-        if key not in known:
-            known[key] = _add(entries, source, checkpoint, trust)
-        known[key].is_baseline = True
+        if source_key(source) not in known:
+            known.add(source_key(source))
+            _add(entries, _entry_of(source, checkpoint, trust), is_baseline=True)
     if not entries:
         raise ConfigurationError("there is nothing to compare: name run directories or policies, such as random")
     if not baselines:
@@ -134,24 +142,27 @@ def _with_searches(entries: Sequence[Entry], searches: Sequence[str]) -> list[En
     return further
 
 
-def _key(source: Source) -> Any:
-    """Return the key that identifies a source."""
+def source_key(source: Source) -> Any:
+    """Return the key that identifies a source: the same for different paths of a file or folder."""
     if isinstance(source, str | Path):
         return os.path.realpath(source) if os.path.exists(source) else str(source)
     return next(iter(source)) if isinstance(source, Mapping) and source else id(source)
 
 
-def _add(entries: list[Entry], source: Source, checkpoint: str, trust: bool) -> Entry:
-    """Add a source to the entry of the same configuration, or as a new entry; return the entry."""
-    made = _entry_of(source, checkpoint, trust)
+def _add(entries: list[Entry], made: Entry, *, is_baseline: bool) -> None:
+    """Add the entry of a source to the one of the same configuration, or as a new one.
+
+    Baselines and other entries stay apart, as there would be nothing to compare otherwise.
+    """
     for entry in entries:
         is_same = entry.configuration is not None and entry.configuration == made.configuration
-        if is_same and made.seeds[0] not in entry.seeds:
+        if is_same and entry.is_baseline == is_baseline and made.seeds[0] not in entry.seeds:
             entry.players += made.players
+            entry.given += made.given
             entry.seeds += made.seeds
-            return entry
+            return
+    made.is_baseline = is_baseline
     entries.append(made)
-    return made
 
 
 def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
@@ -162,7 +173,7 @@ def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
     if not isinstance(source, str | Path):
         return _of_policy(_name_of(source), source)
     if Path(source, SEEDS_FILE).is_file():
-        return _of_seeds(Path(source), str(source), checkpoint, trust)
+        return _of_seeds(Path(source), str(Path(source)), checkpoint, trust)
     if is_bundle(source):
         return _of_policy(str(source), BundlePolicy(source))
     if Path(source).exists():
@@ -172,7 +183,7 @@ def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
 
 def _of_policy(name: str, policy: Any) -> Entry:
     """Return the entry of a policy."""
-    return Entry(name, [Player(name, policy)])
+    return Entry(name, [Player(name, policy)], given=[name])
 
 
 def _of_seeds(folder: Path, name: str, checkpoint: str, trust: bool) -> Entry:
@@ -185,7 +196,7 @@ def _of_seeds(folder: Path, name: str, checkpoint: str, trust: bool) -> Entry:
     if not run_dirs:
         raise ConfigurationError(f"{name} should hold runs of several seeds, but there is none yet")
     runs = [_of_run(run_dir, checkpoint, trust) for run_dir in run_dirs]
-    return Entry(name, [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs])
+    return Entry(name, [run.players[0] for run in runs], seeds=[run.seeds[0] for run in runs], given=[name])
 
 
 def _name_of(policy: Any) -> str:
@@ -206,47 +217,16 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     file = best_or_last(path) if checkpoint == "best" else checkpoint_path(path, ("last",))
     content = read_checkpoint(file)
     configuration = run_configuration(content, file)
-    folder = path if path.is_dir() else path.resolve().parents[1]
+    folder = directory_of_run(path)
     if not trust and (foreign := foreign_names(dict(configuration), import_folders(folder))):
         raise UntrustedError(refusal(file, foreign, folder))
     options = load_data(file, trust=trust).rollout_options
     options["wrappers"] = without_recorders(options["wrappers"])
     options["wrapper_statistics"] = wrapper_statistics_in(content, file)
     environment = (configuration["data"].get("init_args") or {}).get("env")
-    player = Player(str(path), load(file, trust=trust), options, _with_class_path(environment))
-    common, seed = _common_configuration(path)
-    return Entry(str(path), [player], configuration=common, seeds=[seed])
-
-
-def _common_configuration(path: Path) -> tuple[Any, Any]:
-    """Return the configuration of a run without options that differ between seeds, and these seeds.
-
-    Both are None for a checkpoint.
-    """
-    if not path.is_dir():
-        return None, None
-    content = dict(read(path / RUN_CONFIG))
-    seed = content.pop("seed_everything", None)
-    data = dict(content.get("data") or {})
-    data["init_args"] = dict(data.get("init_args") or {})
-    seeds = (seed, data["init_args"].pop("seed", None))
-    if "env" in data["init_args"]:
-        data["init_args"]["env"] = _with_class_path(data["init_args"]["env"])
-    content["data"] = data
-    return {key: value for key, value in content.items() if key not in CALL_OPTIONS}, seeds
-
-
-def _with_class_path(environment: Any) -> Any:
-    """Return the configuration of an environment in one form, as runs store a callable without arguments in two.
-
-    Args:
-        environment: A node with class_path and init_args, the path alone, or None.
-    """
-    if isinstance(environment, str):
-        return {"class_path": environment}
-    if isinstance(environment, Mapping):
-        return {key: value for key, value in environment.items() if value not in (None, {})}
-    return environment
+    player = Player(str(path), load(file, trust=trust), options, with_class_path(environment))
+    common, seed = learned_options(path) if path.is_dir() else (None, None)
+    return Entry(str(path), [player], configuration=common, seeds=[seed], given=[str(path)])
 
 
 def _named_policy(name: str) -> Any:
@@ -270,19 +250,16 @@ def _named_policy(name: str) -> Any:
 
 
 def _set_names(entries: Sequence[Entry]) -> None:
-    """Shorten the names of runs to their last folders, as long as they differ."""
-    for entry in entries:
-        if len(entry.players) > 1 and not Path(entry.name, SEEDS_FILE).is_file():
-            common = os.path.commonpath([os.path.abspath(source) for source in entry.sources])
-            entry.name = common if common != os.getcwd() else f"{entry.name} and {len(entry.players) - 1} more"
-    paths = [entry.name for entry in entries]
-    for entry in entries:
-        parts = Path(entry.name).parts
-        for n in range(2, len(parts)):
-            short = os.path.join(*parts[-n:])
-            if sum(path.endswith(f"{os.sep}{short}") for path in paths) == 1:
-                entry.name = short
-                break
+    """Name runs of one entry by the folder that they share, and shorten names to last folders that tell them apart."""
+    joined = [entry for entry in entries if len(entry.given) > 1]
+    folders = [os.path.commonpath([os.path.abspath(source) for source in entry.sources]) for entry in joined]
+    for entry, folder in zip(joined, folders, strict=True):
+        is_clear = folder != os.getcwd() and folders.count(folder) == 1
+        entry.name = folder if is_clear else f"{entry.name} and {len(entry.given) - 1} more"
+    paths = [{entry.name, *entry.given} for entry in entries]
+    for place, entry in enumerate(entries):
+        others = set[str]().union(*paths[:place], *paths[place + 1 :])
+        entry.name = shortest_ending(entry.name, others, n_parts=2)
     names: list[str] = []
     for entry in entries:
         number = 1

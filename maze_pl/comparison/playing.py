@@ -161,7 +161,9 @@ class Tournament:
         interval = 0.2 if sys.stderr.isatty() else 10
         began = time.process_time()
         with tqdm(total=n * n_players, unit="episode", disable=not self.progress, mininterval=interval) as bar:
-            for entry, runs in zip(self.entries, self.episodes, strict=True):
+            pairs = list(zip(self.entries, self.episodes, strict=True))
+            # Entries that search come first: what cannot be searched is refused before others have played.
+            for entry, runs in sorted(pairs, key=lambda pair: "search" not in pair[0].players[0].options):
                 bar.set_description(entry.name[-30:], refresh=False)
                 for player, results in zip(entry.players, runs, strict=True):
 

@@ -2,6 +2,7 @@
 
 import html
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +43,8 @@ class EntrySummary:
 
     Attributes:
         name: Its name.
-        sources: Run directories or the name of the policy, as the user gave them.
+        sources: Its run directories, or the name of its policy.
+        given: What the user named: run directories, a folder of several seeds, or a policy.
         n_runs: Number of runs; 1 for a policy.
         is_baseline: Whether other entries are compared with it.
         metrics: Metric -> summary.
@@ -50,6 +52,7 @@ class EntrySummary:
 
     name: str
     sources: list[str]
+    given: list[str]
     n_runs: int
     is_baseline: bool
     metrics: dict[str, MetricSummary]
@@ -136,13 +139,20 @@ class Comparison:
         return [entry.name for entry in self.entries if entry.is_baseline]
 
     def entry(self, name: str) -> EntrySummary:
-        """Return an entry by its name, or by a source that the user gave.
+        """Return an entry by its name, else by what the user named, else by one of its runs.
 
         Raises:
             ConfigurationError: There is no such entry.
         """
+        path = os.path.normpath(name)
         for entry in self.entries:
-            if name == entry.name or name in entry.sources:
+            if name == entry.name:
+                return entry
+        for entry in self.entries:
+            if path in map(os.path.normpath, entry.given):
+                return entry
+        for entry in self.entries:
+            if path in map(os.path.normpath, entry.sources):
                 return entry
         known = ", ".join(entry.name for entry in self.entries)
         raise ConfigurationError(f"there is no entry {name!r}: use one of {known}")

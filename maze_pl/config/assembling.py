@@ -25,8 +25,8 @@ from typing import Any, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
-from maze_pl.config.references import interpolate
-from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve
+from maze_pl.config.references import assembled, interpolate
+from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
 from maze_pl.config.trust import (
     Trust,
     extend_import_path,
@@ -62,10 +62,13 @@ class Prepared(list[str]):
     Attributes:
         trust: The classes that it may instantiate.
         objects: Name -> object from Python that its configuration stands for.
+        written: The assembled configuration as it was written, whose texts jsonargparse may read as
+            something else.
     """
 
     trust = Trust()
     objects: Mapping[str, Any] = {}
+    written: Mapping[str, Any] = {}
 
 
 def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> Prepared:
@@ -100,14 +103,16 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
     if run_dir is not None:
         for piece in users:
             users_names.update(foreign_names(piece.content))
-    for piece in interpolate(pieces):
+    complete = interpolate(pieces)
+    for piece in complete:
         if run_dir is not None:
             allowed = set() if piece.of_run else users_names
             _require_trust(piece, run_dir, trust, allowed, original or arguments)
         if command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command)
-        word = "=".join(token for token in (piece.option, piece.text) if token is not None)
+        word = "=".join(token for token in (piece.option, piece.word) if token is not None)
         prepared += [word] if word else []
+    prepared.written = as_values(assembled(complete))
     if is_trusted and command != "check":
         prepared.append(f"{TRUST_OPTION}=true")
     return prepared
@@ -210,7 +215,7 @@ def _pieces(options: Sequence[_Option], run_dir: Path | None, is_trusted: bool) 
             path = resolve(value, config_files)
             pieces.append(from_file(option, path, read(path)))
         else:
-            pieces.append(Piece(option, value, parse(value)))
+            pieces.append(Piece(option, value, parse(value) if value.strip() else value))
     return pieces
 
 

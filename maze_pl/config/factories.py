@@ -15,6 +15,8 @@ import gymnasium
 from jsonargparse import ArgumentParser, Namespace
 
 from maze_pl.config.given_objects import put_objects
+from maze_pl.config.search_path import as_values
+from maze_pl.config.texts import take_texts
 from maze_pl.config.trust import Trust
 from maze_pl.core.class_path import import_object
 
@@ -42,16 +44,18 @@ class Factory:
         target = import_object(self.class_path)
         positional = list(inspect.signature(target).parameters)[: len(args)]
         passed: set[str | int] = {*positional, *kwargs}
-        configured = {name: value for name, value in self.init_args.items() if name not in passed}
+        configured = {name: as_values(value) for name, value in self.init_args.items() if name not in passed}
         parser = ArgumentParser(exit_on_error=False)
         name = self.class_path.rpartition(".")[2]  # shown in messages
         add_arguments(parser, target, name, skip=passed)
-        config = parser.parse_object({name: configured} if configured else {})
+        config = parser.parse_object({name: as_values(configured)} if configured else {})  # a copy, which it changes
         self.trust.require_classes(config, self.class_path)
+        parsed = config.get(name)  # without arguments there is no group
+        texts = {} if parsed is None else take_texts(target, parsed, configured)
         ready = with_factories(put_objects(config, self.objects))
         arguments = parser.instantiate(ready, instantiate_groups=False).get(name)
-        made = {} if arguments is None else vars(arguments)  # without arguments there is no group
-        return target(*args, **{**made, **self.dict_kwargs, **kwargs})
+        made = {} if arguments is None else vars(arguments)
+        return target(*args, **{**made, **texts, **as_values(self.dict_kwargs), **kwargs})
 
     @classmethod
     def of(cls, node: Mapping[str, Any], trust: Trust | None = None, objects: Mapping[str, Any] | None = None) -> Self:

@@ -12,7 +12,7 @@ import linecache
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from traceback import walk_tb
 from types import FrameType
@@ -156,6 +156,7 @@ _NOISE: Final = (
     "Subclass types expect",
 )
 _REQUIRED: Final = re.compile(r"the following arguments are required: (.*)")
+_WITHOUT_VALUE: Final = re.compile(r"argument (--\S+): expected one argument")
 _STRAY: Final = re.compile(r"unrecognized arguments: ([^-\s]\S*)")
 _NAMES_ELSEWHERE: Final = {  # options of ours and their names in other libraries and papers
     "lr": "learning_rate alpha",
@@ -201,13 +202,18 @@ _REPLACED: Final = (
 )
 
 
-def explain(message: str, options: Iterable[str] = ()) -> str:
+def explain(message: str, options: Iterable[str] = (), words: Sequence[str] = ()) -> str:
     """Shorten a message of jsonargparse: location, problem, given value and similar names.
 
     Args:
         message: The message of jsonargparse.
         options: The names of all options of the command.
+        words: The command line, which has options of components that the message does not name.
     """
+    if (without_value := _WITHOUT_VALUE.fullmatch(message)) is not None:
+        option = without_value[1]
+        named = [word for word in words if word.startswith(f"{option}.") and "=" not in word]
+        return f"{named[0] if named else option} needs a value"
     location: list[str] = []
     details: list[str] = []
     owner = ""

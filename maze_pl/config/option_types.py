@@ -59,16 +59,35 @@ def refuse_nulls_of(target: Callable[..., Any], arguments: Any, where: str) -> N
 
 def _type_without_null(target: Callable[..., Any], name: str) -> Any:
     """Return a parameter's annotation that does not admit None; None if it does or is unknown."""
+    parameter, annotation = _parameter(target, name)
+    is_known = parameter is not None and annotation is not None
+    return annotation if is_known and parameter.default is not None and not _admits_null(annotation) else None
+
+
+def annotation_of(target: Callable[..., Any], name: str) -> Any:
+    """Return the annotation of a parameter: Any without one, None if the parameter or its type is unknown.
+
+    Args:
+        target: A class or function.
+        name: Name of the parameter; of a class, one of its bases may have it.
+    """
+    return _parameter(target, name)[1]
+
+
+def _parameter(target: Callable[..., Any], name: str) -> tuple[Any, Any]:
+    """Return a parameter and its annotation; None and None if it is unknown."""
     for function in _constructors(target):
-        parameter = inspect.signature(function).parameters.get(name)
+        try:
+            parameter = inspect.signature(function).parameters.get(name)
+        except (TypeError, ValueError):  # compiled code may have no signature
+            continue
         if parameter is None or parameter.kind is parameter.VAR_KEYWORD:
             continue
         try:
-            annotation = typing.get_type_hints(function).get(name, Any)
-        except NameError:  # a type imported for type checkers only
-            return None
-        return None if parameter.default is None or _admits_null(annotation) else annotation
-    return None
+            return parameter, typing.get_type_hints(function).get(name, Any)
+        except (NameError, TypeError):  # a type imported for type checkers only, or an object that is called
+            return parameter, None
+    return None, None
 
 
 def _constructors(target: Callable[..., Any]) -> Iterator[Callable[..., Any]]:

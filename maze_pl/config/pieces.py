@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maze_pl.config import search_path
-from maze_pl.config.search_path import ConfigurationError, dump, read, resolve
+from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve
 
 RUN_CONFIG = "config.yaml"
 CONFIG_OPTIONS = ("--config", "-c")
@@ -58,6 +58,16 @@ class Piece:
             for key in reversed(self.keys):
                 content = {key: content}
         return content
+
+    @property
+    def word(self) -> str | None:
+        """The text for jsonargparse: without quotes for a text in quotes, which it would keep."""
+        content = self.content
+        is_text = type(content) is str and self.option not in CONFIG_OPTIONS
+        if not is_text or self.text is None or not self.text.lstrip().startswith(("'", '"')):
+            return self.text
+        is_structure = isinstance(parse(content), dict | list)
+        return self.text if is_structure else str(content)
 
     def put(self, content: Any) -> None:
         """Replace the value."""

@@ -5,15 +5,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from maze_pl.config.class_paths import complete_class_paths
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
 from maze_pl.config.search_path import ConfigurationError, suggestion
 
 _VARIABLES = "variables"
+_RUN_DIR = "run_dir"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
 
 def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
-    """Replace references by values, and remove the variables.
+    """Replace references by values, and remove the variables; see `complete_class_paths`, too.
 
     Args:
         pieces: In the order in which they take effect; later ones win.
@@ -34,13 +36,61 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
             merge(whole, content, n_outer_keys(piece))
         if not is_variable:
             kept.append(piece)
+    _set_run_directory(whole, pieces)
     for piece in kept:
         content = piece.content
         if piece.option in CONFIG_OPTIONS and isinstance(content, dict):
             content = {key: value for key, value in content.items() if key != _VARIABLES}
         where = f"the option {piece.option}" if piece.path is None else str(piece.path)
         piece.put(each_text(_filled, content, whole, where, ()))
+    complete_class_paths(kept)
     return kept
+
+
+def _set_run_directory(whole: dict[str, Any], pieces: Sequence[Piece]) -> None:
+    """Let `${run_dir}` stand for the directory of a resumed run; in other runs, that of the source counts for nothing.
+
+    Args:
+        whole: The assembled configuration, which is changed.
+        pieces: All pieces.
+    """
+    if whole.get(_RUN_DIR, "") is None:
+        del whole[_RUN_DIR]
+    for piece in pieces:
+        if piece.option == "--resume" and isinstance(piece.content, str):
+            whole[_RUN_DIR] = piece.content
+
+
+def assembled(pieces: Sequence[Piece]) -> dict[str, Any]:
+    """Merge the content of pieces without references, as jsonargparse merges what it parses.
+
+    Args:
+        pieces: In the order in which they take effect; later ones win.
+    """
+    whole: dict[str, Any] = {}
+    for piece in pieces:
+        content = piece.as_in_file
+        if piece.text is None or not isinstance(content, dict):
+            continue
+        if piece.keys[-1].endswith("+"):
+            _append(whole, piece.keys, piece.content)
+        else:
+            merge(whole, content, n_outer_keys(piece))
+    return whole
+
+
+def _append(whole: dict[str, Any], keys: Sequence[str], content: Any) -> None:
+    """Append to the list that keys lead to, the last of which ends with a plus sign."""
+    node: Any = whole
+    for key in keys[:-1]:
+        node = _holder(node, key).setdefault(key, {})
+        if not isinstance(node, dict):  # a class path without arguments, which cannot hold a list
+            return
+    name = keys[-1].removesuffix("+")
+    holder = _holder(node, name)
+    before = holder.get(name)
+    items = before if isinstance(before, list) else [] if before is None else [before]
+    holder[name] = [*items, *(content if isinstance(content, list) else [content])]
 
 
 def merge(into: dict[Any, Any], content: dict[Any, Any], n_keys: int = 0, is_argument: bool = False) -> None:
@@ -105,6 +155,8 @@ def _filled(text: str, whole: dict[str, Any], where: str, referring: tuple[str, 
         value = _look_up(key.split("."), whole, where)
         return each_text(_filled, value, whole, where, (*referring, key))
 
+    if "${" not in text:
+        return text
     single = _REFERENCE.fullmatch(text)
     if single is not None:
         return value_of(single[1])

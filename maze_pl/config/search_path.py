@@ -2,7 +2,9 @@
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +119,26 @@ def suggestion(name: str, known: Iterable[str], formatted: Callable[[str], str] 
 # ----------------------------------------------------------------------------------------------------------------- YAML
 
 
+_TEXT_TAG = "tag:yaml.org,2002:str"
+_NUMBER_TAG = "tag:yaml.org,2002:float"
+EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
+"""Numbers to jsonargparse; YAML takes them for texts if the dot, or the sign of the exponent, is missing."""
+
+
+class WrittenNumber(str):
+    """A number without quotes that YAML takes for a text, such as `1e-3`, as it was written."""
+
+    __slots__ = ()
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML loader that refuses duplicate keys."""
+    """YAML loader that refuses duplicate keys, and tells numbers such as `1e-3` from texts in quotes."""
+
+    def construct_scalar(self, node: Any) -> Any:
+        """Return the value of a scalar; a number that YAML takes for a text is a `WrittenNumber`."""
+        value = super().construct_scalar(node)
+        is_number = node.tag == _TEXT_TAG and not node.style and EXPONENT.fullmatch(value)
+        return WrittenNumber(value) if is_number else value
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         """Refuse duplicate keys, of which YAML would use the last."""
@@ -144,7 +164,7 @@ def _load(text: str) -> Any:
     Raises:
         yaml.YAMLError: It is not YAML, or nested aliases expand to more than `_MOST_NODES` values.
     """
-    loader = _Loader(text)
+    loader = _Loader(str(text))
     try:
         node = loader.get_single_node()
         if node is None:
@@ -196,11 +216,54 @@ def read(path: Path) -> Any:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
 
 
+class _Dumper(yaml.SafeDumper):
+    """YAML dumper whose texts are texts to jsonargparse, too: it quotes `1e3`."""
+
+
+def _written_number(dumper: yaml.SafeDumper, number: WrittenNumber) -> yaml.ScalarNode:
+    return dumper.represent_scalar(_NUMBER_TAG, str(number))
+
+
+_Dumper.add_implicit_resolver(_NUMBER_TAG, EXPONENT, list("-+0123456789"))
+_Dumper.add_representer(WrittenNumber, _written_number)
+
+
 def dump(value: Any) -> str:
     """Dump a value as one line of YAML that jsonargparse reads as it would the original YAML.
 
-    A number such as 1e-3 is a text here, and is dumped without quotes; so are dates, which
-    jsonargparse takes for texts.
+    A number such as 1e-3 is a text to YAML; it is dumped as it was written, without quotes. So are
+    dates, which jsonargparse takes for texts.
     """
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
+    options: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": float("inf")}
+    text: str = yaml.dump(value, Dumper=_Dumper, **options)
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def dump_lines(value: Any) -> str:
+    """Dump a value as the lines of a YAML file; see `dump`."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def as_values(content: Any) -> Any:
+    """Return the content of a file or an option as jsonargparse reads it: with numbers, and with dates as texts."""
+    if isinstance(content, dict):
+        return {as_values(key): as_values(item) for key, item in content.items()}
+    if isinstance(content, list):
+        return [as_values(item) for item in content]
+    if isinstance(content, WrittenNumber):
+        return float(content.replace("_", ""))
+    return dump(content) if isinstance(content, date) else content
+
+
+def reads_otherwise(text: str) -> bool:
+    """True if jsonargparse may read a text as something else, such as a number or null."""
+    content = parse(text)
+    is_same = type(content) is str and content == text
+    return not is_same or text == "None" or text.lstrip("-").isdigit()  # as it reads 08
+
+
+def as_word(value: Any) -> str:
+    """Return a value as a word of the command line; a text that holds a list or a mapping in YAML stays as it is."""
+    is_structure = isinstance(value, str) and isinstance(parse(value), dict | list)
+    return value if is_structure else dump(value)

@@ -273,7 +273,7 @@ def _object(path: str) -> Any:
 def _values_in(text: str) -> Iterator[Any]:
     """Yield a text's YAML value, if it differs from the text; all words if the YAML is broken."""
     try:
-        value = yaml.load(text, Loader=_LOADER)
+        value = yaml.load(str(text), Loader=_LOADER)  # the loader takes no subclasses of texts
     except (yaml.YAMLError, ValueError):
         words = text.translate(str.maketrans("{}[]\"',", " " * 7)).split()
         yield from (word for word in words if word != text)

@@ -56,6 +56,19 @@ class RankState(TypedDict):
     further: NotRequired[dict[str, Any]]
 
 
+class GroupSettings(TypedDict):
+    """Settings of a parameter group of an optimiser, to tell what callbacks have changed in it.
+
+    Attributes:
+        rates: Learning rate that it was given last, the one that a callback has set since, and that
+            of the options then; None where there is none.
+        options: Options that the group was made with.
+    """
+
+    rates: list[float | None]
+    options: dict[str, Any]
+
+
 class RunConfiguration(TypedDict):
     """Configuration from which `maze_pl.load` and `maze_pl.load_env` instantiate classes.
 
@@ -82,6 +95,8 @@ class EntryParts(TypedDict, total=False):
             earlier versions.
         frozen: Names of those of them that require no gradient; absent in checkpoints of earlier
             versions.
+        group_settings: Settings of the groups of each optimiser that the algorithm has made; absent in
+            checkpoints of earlier versions.
         config: Configuration of the run, added by the callback `RunRecord`.
         provenance: Command, versions and code that wrote the checkpoint, added by `RunRecord`;
             absent in checkpoints of earlier versions.
@@ -95,6 +110,7 @@ class EntryParts(TypedDict, total=False):
     ranks: list[RankState]
     optimized: list[list[list[str]]]
     frozen: list[str]
+    group_settings: list[list[GroupSettings]]
     config: RunConfiguration
     provenance: Provenance
 

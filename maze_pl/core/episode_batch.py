@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any, overload
 
@@ -25,19 +26,75 @@ class StatColumn:
         values: [m] one number for each of these episodes, or [V, ...] the observed values of all of
             them, one episode after the other.
         counts: [m] int64, number of values of each episode; None if each has one number.
+        shapes: [m] shape of the value of each episode, () for a number, if they cannot be stacked; `values` is
+            then a vector. None otherwise.
     """
 
     episodes: Array
     values: Array
     counts: Array | None = None
+    shapes: list[tuple[int, ...]] | None = None
 
     def per_episode(self) -> Iterator[tuple[int, float | Array]]:
         """Yield the position of each episode with its value."""
         if self.counts is None:
             yield from zip(self.episodes.tolist(), self.values.tolist(), strict=True)
             return
-        parts = np.split(self.values, np.cumsum(self.counts)[:-1])
-        yield from zip(self.episodes.tolist(), parts, strict=False)
+        ends = np.cumsum(self.counts)
+        starts = ends - self.counts
+        parts = [self.values[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        if self.shapes is None:
+            yield from zip(self.episodes.tolist(), parts, strict=True)
+            return
+        for episode, part, shape in zip(self.episodes.tolist(), parts, self.shapes, strict=True):
+            yield episode, part.reshape(shape) if shape else float(part[0])
+
+    @classmethod
+    def of(cls, episodes: Array, values: Sequence[float | Array]) -> StatColumn:
+        """Make a column of the values of some episodes, numbers or arrays of any shape."""
+        shapes = [np.shape(value) for value in values]
+        if not any(shapes):
+            return cls(episodes, np.array(values, np.float64))
+        vector = np.concatenate([np.ravel(value) for value in values])
+        counts = np.array([math.prod(shape) for shape in shapes], np.int64)
+        return cls(episodes, vector, counts, shapes)._stacked()
+
+    @classmethod
+    def joined(cls, columns: Sequence[StatColumn]) -> StatColumn:
+        """Join the columns of one statistic, one after the other.
+
+        Args:
+            columns: At least one; their episodes are positions in the same batch.
+        """
+        filled = [column for column in columns if len(column.episodes)] or columns[:1]
+        episodes = np.concatenate([column.episodes for column in filled])
+        counts = [column.counts for column in filled if column.counts is not None]
+        if not counts:
+            return cls(episodes, np.concatenate([column.values for column in filled]))
+        is_stacked = len(counts) == len(filled) and all(column.shapes is None for column in filled)
+        if is_stacked and len({column.values.shape[1:] for column in filled}) == 1:
+            return cls(episodes, np.concatenate([column.values for column in filled]), np.concatenate(counts))
+        vector = np.concatenate([column.values.ravel() for column in filled])
+        shapes = list(chain.from_iterable(column._all_shapes() for column in filled))
+        return cls(episodes, vector, np.array([math.prod(shape) for shape in shapes], np.int64), shapes)
+
+    def _all_shapes(self) -> list[tuple[int, ...]]:
+        """Shape of the value of each episode, [m]."""
+        if self.shapes is not None:
+            return self.shapes
+        if self.counts is None:
+            return [()] * len(self.episodes)
+        return [(count, *self.values.shape[1:]) for count in self.counts.tolist()]
+
+    def _stacked(self) -> StatColumn:
+        """Return the same column without shapes, if the values of its episodes can be stacked."""
+        if self.shapes is None or len({tuple(shape[1:]) if shape else None for shape in self.shapes}) > 1:
+            return self
+        if not self.shapes or not self.shapes[0]:
+            return StatColumn(self.episodes, self.values)
+        counts = np.array([shape[0] for shape in self.shapes], np.int64)
+        values = self.values.reshape(int(counts.sum()), *self.shapes[0][1:])
+        return StatColumn(self.episodes, values, counts)
 
     def ordered(self, rank: Array, n_chosen: int) -> StatColumn:
         """Return the column for a batch of other episodes.
@@ -59,7 +116,8 @@ class StatColumn:
         values = np.empty((int(counts.sum()), *self.values.shape[1:]), self.values.dtype)
         for part, place in parts_of(counts):
             values[place] = self.values[consecutive(starts[part], counts[part])]
-        return StatColumn(episodes, values, counts)
+        shapes = None if self.shapes is None else [self.shapes[place] for place in order.tolist()]
+        return StatColumn(episodes, values, counts, shapes)._stacked()
 
 
 def parts_of(counts: Array) -> Iterator[tuple[slice, slice]]:
@@ -181,21 +239,19 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
     @classmethod
     def concatenated(cls, parts: Sequence[EpisodeBatch]) -> EpisodeBatch:
         """Return the episodes of several batches, one after the other."""
-        firsts = np.cumsum([0, *map(len, parts)])
+        lengths = np.array([len(part) for part in parts])
+        firsts = np.cumsum(lengths) - lengths
         kpis: dict[str, Array] = {}
         for name in dict.fromkeys(name for part in parts for name in part.kpis):
             kpis[name] = np.concatenate([part.kpis.get(name, np.full(len(part), np.nan)) for part in parts])
         statistics: dict[StatKey, StatColumn] = {}
         for key in dict.fromkeys(key for part in parts for key in part.statistics):
-            having = [
-                (first, part.statistics[key])
-                for first, part in zip(firsts, parts, strict=False)
-                if key in part.statistics
-            ]
-            episodes = np.concatenate([column.episodes + first for first, column in having])
-            counts = [column.counts for _, column in having if column.counts is not None]
-            values = _stacked([column.values for _, column in having])
-            statistics[key] = StatColumn(episodes, values, np.concatenate(counts) if counts else None)
+            columns = []
+            for first, part in zip(firsts.tolist(), parts, strict=True):
+                if key in part.statistics:
+                    column = part.statistics[key]
+                    columns.append(replace(column, episodes=column.episodes + first))
+            statistics[key] = StatColumn.joined(columns)
         return cls(
             np.concatenate([part.env_index for part in parts]),
             np.concatenate([part.episode_index for part in parts]),
@@ -246,12 +302,6 @@ class JoinedEpisodes(PendingEpisodes):
 def fetched_summaries(summaries: Sequence[EpisodeSummary]) -> Sequence[EpisodeSummary]:
     """Return summaries, fetched if they are pending."""
     return summaries.fetched() if isinstance(summaries, PendingEpisodes) else summaries
-
-
-def _stacked(parts: Sequence[Array]) -> Array:
-    """Concatenate arrays, without those that are empty."""
-    filled = [part for part in parts if len(part)]
-    return np.concatenate(filled) if filled else parts[0]
 
 
 def joined_summaries(parts: Sequence[Sequence[EpisodeSummary]]) -> Sequence[EpisodeSummary]:

@@ -9,6 +9,8 @@ import numpy as np
 
 MOST_DISTINCT_VALUES: Final = 2048
 """Largest number of distinct values that `Histogram.coarsened` leaves as they are."""
+NUMBER_KINDS: Final = "biuf"
+"""Kinds of dtypes whose values are numbers: flags, integers and floats."""
 _N_BINS: Final = 1024
 
 
@@ -111,6 +113,6 @@ def number_array(values: Any) -> np.ndarray:
         array = np.asarray(values)
     except ValueError:  # values of different shapes
         array = np.concatenate([np.ravel(value) for value in values])
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in NUMBER_KINDS:
         raise TypeError(f"expected numbers, got values of dtype {array.dtype}, such as {np.ravel(array)[0]!r}")
     return array.astype(np.float64) if array.dtype.itemsize > 8 else array

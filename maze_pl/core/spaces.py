@@ -238,6 +238,19 @@ def environment_action(space: spaces.Space[Any], value: Any) -> Any:
     return int(value) if isinstance(space, spaces.Discrete) else environment_actions(space, value)
 
 
+def rollout_action(space: spaces.Space[Any], value: Any) -> Any:
+    """Convert one action for the environment to the type that it gets in rollouts.
+
+    As `environment_action`, but the action of a Box of shape () becomes a NumPy number instead of an array.
+
+    Args:
+        space: The head's space.
+        value: [*space.shape] action chosen by a policy.
+    """
+    action = environment_action(space, value)
+    return action[()] if isinstance(action, np.ndarray) else action
+
+
 def environment_actions(space: spaces.Space[Any], values: Any) -> Any:
     """Convert actions for the environment: boxes clipped to their bounds, all in the type of the space.
 

@@ -41,13 +41,27 @@ def write_buffer(folder: Path, rank: int, buffer: ReplayBuffer, described: Mappi
     part = folder / f".replay-{rank}.{os.getpid()}{PART_SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        torch.save(state, part)
+        with part.open("wb") as file:  # torch.save to a path does not tell why it fails
+            torch.save(state, file)
         name = f"replay-{_digest(part)}.pt"
         put_in_place(part, folder / name)
     except (OSError, RuntimeError) as error:
         part.unlink(missing_ok=True)
-        raise OSError(f"the replay buffer cannot be written to {folder}: {error}") from error
+        cause = _system_error(error)
+        fault = f"the replay buffer cannot be written to {folder}"
+        if cause is None:
+            raise OSError(f"{fault}: {error}") from error
+        raise OSError(cause.errno, f"{fault}: {cause.strerror}") from error
     return name
+
+
+def _system_error(error: BaseException | None) -> OSError | None:
+    """Return the error of the system that an error followed; torch raises another one when it ends the file."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error
+        error = error.__context__
+    return None
 
 
 def find_buffer(name: str, folders: list[Path]) -> Path:
@@ -99,11 +113,13 @@ def read_buffer(path: Path, buffer: ReplayBuffer, described: Mapping[str, Any]) 
 
 def remove_unnamed_buffers(folders: list[Path]) -> None:
     """Remove the buffers that no checkpoint in these folders names."""
+    found = [path for folder in folders for path in folder.glob("replay-*.pt") if _BUFFER_NAME.fullmatch(path.name)]
+    if not found:
+        return
     named = b"".join(path.read_bytes() for folder in folders for path in folder.glob("*.ckpt"))
-    for folder in folders:
-        for buffer in list(folder.glob("replay-*.pt")):
-            if _BUFFER_NAME.fullmatch(buffer.name) and buffer.name.encode() not in named:
-                buffer.unlink(missing_ok=True)
+    for buffer in found:
+        if buffer.name.encode() not in named:
+            buffer.unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:

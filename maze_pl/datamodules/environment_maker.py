@@ -12,7 +12,7 @@ import gymnasium
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.envs.array_forms import make_wrapped_arrays
-from maze_pl.envs.arrays import ArrayEnv, ArrayMazeEnv, ArrayVectorEnv
+from maze_pl.envs.arrays import ArrayEnv, ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
 from maze_pl.envs.arrays.native_form import make_native_array_env, single_form
 from maze_pl.envs.building import make_wrapped, wrapper_stack
@@ -36,13 +36,15 @@ class Description(NamedTuple):
         spec: Spaces of its agents.
         wrappers: Classes of its wrappers by name, from the outermost inwards; see `wrapper_stack`.
         kpi_names: Names of the KPIs of an episode; None if they are not declared.
-        is_array: Whether it keeps its episodes in arrays.
+        is_array: Whether it keeps its episodes in arrays, unlike an `ArrayMazeEnv`, which is a single episode.
+        log_folders: Folders of the event logs that its wrappers write; see `EventLogWriter.write_pending`.
     """
 
     spec: Spec
     wrappers: dict[str, type[Wrapper]]
     kpi_names: tuple[str, ...] | None
     is_array: bool
+    log_folders: tuple[str, ...] = ()
 
 
 class EnvironmentMaker:
@@ -124,14 +126,25 @@ class EnvironmentMaker:
 
     def _describe(self) -> Description:
         """Read facts from a temporary environment."""
+        make_env = self._required_env()
+        made: list[Env] = []  # before it is adapted and wrapped
+
+        def noted() -> Env:
+            made.append(make_env())
+            return made[0]
+
         with time_limit_to_make(self._step_timeout), chdir(os.getcwd()):  # which environments may change
-            env = self.factory()()
+            env = make_wrapped(noted, self._env_wrappers, self.action_masks)
         with closing(env):
-            wrappers = {name: type(wrapper) for name, wrapper in wrapper_stack(env).items()}
+            stack = wrapper_stack(env)
+            wrappers = {name: type(wrapper) for name, wrapper in stack.items()}
+            written = [wrapper.write_pending() for wrapper in stack.values()]
+            log_folders = tuple(folder for folder in written if folder is not None)
             calculator = env.get_kpi_calculator()
             declared = () if calculator is None else calculator.kpi_names
             kpi_names = None if declared is None else tuple(declared)
-            return Description(Spec.of(env, self._max_agents), wrappers, kpi_names, isinstance(env, ArrayMazeEnv))
+            spec = Spec.of(env, self._max_agents)
+            return Description(spec, wrappers, kpi_names, isinstance(made[0], ArrayEnv), log_folders)
 
     @property
     def rollout_options(self) -> dict[str, Any]:

@@ -32,7 +32,14 @@ from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.vector import VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
-from maze_pl.events.event_log_ends import EVENT_LOG_ENDS, EventLogEnds, cut_event_logs, event_log_ends, last_ends
+from maze_pl.events.event_log_ends import (
+    EVENT_LOG_ENDS,
+    EventLogEnds,
+    cut_event_logs,
+    event_log_ends,
+    last_ends,
+    log_folders,
+)
 from maze_pl.system.ranks import gather_objects
 from maze_pl.system.signals import StoppedBySignal, abandoned_after_signal
 
@@ -94,7 +101,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._statistics = KeptStatistics()
         self._players = Players(type(self).__name__)
         self._has_begun = False  # True once collecting started, so that players have a state to save
-        self._log_folders = set[str]()  # folders of event logs that players have written to
+        self._log_folders = set[str]()  # of event logs that players, or the run that was resumed, have written
 
     # --------------------------------------------------------------------------------------------- description
 
@@ -275,9 +282,13 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def _event_log_ends(self) -> EventLogEnds:
         """Return where the event logs of all ranks end, once everything that was played is written."""
         self._write_pending()
-        ends = event_log_ends(sorted(self._log_folders))
+        ends = event_log_ends(sorted(self._log_folders.union(self._described_log_folders())))
         is_alone = self.trainer is not None and self.trainer.interrupted  # other ranks may no longer answer
         return last_ends([ends] if is_alone else gather_objects(ends))
+
+    def _described_log_folders(self) -> tuple[str, ...]:
+        """Return the folders of event logs that are known before players write to them."""
+        return self._environments.description.log_folders if self._environments.has_env else ()
 
     def _write_pending(self) -> None:
         """Write all records and logs of what was played, if the players have not ended."""
@@ -286,8 +297,11 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        if self.trainer is not None and self.trainer.state.fn == "fit" and self._rank == 0:
-            cut_event_logs(state_dict.get(EVENT_LOG_ENDS, {}))  # earlier versions saved none
+        if self.trainer is not None and self.trainer.state.fn == "fit":
+            ends = state_dict.get(EVENT_LOG_ENDS, {})  # earlier versions saved none
+            if self._rank == 0:
+                cut_event_logs(ends)
+            self._log_folders.update(log_folders(ends))
         self._statistics.load(from_tensors(state_dict[WRAPPER_STATISTICS]))
 
     def warm_start(self, wrapper_statistics: dict[str, Any], *, may_differ: bool = True) -> None:

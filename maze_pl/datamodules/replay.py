@@ -228,13 +228,16 @@ class ReplayDataModule(RolloutDataModule):
         """Close the environments; their state and the buffer are kept for later checkpoints."""
         super().teardown(stage)
         if stage == "fit":  # else training may continue elsewhere, writing a buffer right now
-            self._tidy()
+            self._remove_unnamed()  # also what a killed process has left, if this one has not trained
+            self._file = ""
 
     # ------------------------------------------------------------------------------------------------ training
 
     def _next_batch(self) -> ReplayBatch:
         began, batch = time.perf_counter(), ReplayBatch({}, 0)
-        self._tidy()
+        if self._file:
+            self._remove_unnamed()
+        self._file = ""  # the buffer changes now
         if self._buffer is None:
             self._fill(batch)
         elif self.prioritized and not self._buffer.has_errors:
@@ -377,8 +380,7 @@ class ReplayDataModule(RolloutDataModule):
         folders.sort(key=lambda folder: not folder.absolute().is_relative_to(root.absolute()))
         return folders or [root / "checkpoints"]
 
-    def _tidy(self) -> None:
-        """Forget the written buffer, which will change; remove files that no checkpoint names."""
-        if self._file and self._rank == 0 and self.trainer:
+    def _remove_unnamed(self) -> None:
+        """Remove buffers that no checkpoint names."""
+        if self.save_buffer and self._rank == 0 and self.trainer:
             remove_unnamed_buffers(self._folders())
-        self._file = ""

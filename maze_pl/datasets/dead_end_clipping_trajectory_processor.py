@@ -1,5 +1,7 @@
 """Trajectory processor that drops the last steps of terminated episodes."""
 
+import numpy as np
+
 from maze_pl.core.actor_id import StepKey
 from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.records.columns import Columns, columns_of, taken
@@ -9,7 +11,8 @@ from maze_pl.records.record_files import SpacesTrajectoryRecord
 class DeadEndClippingTrajectoryProcessor(TrajectoryProcessor):
     """Drops the last steps of terminated episodes, where the end could no longer be averted.
 
-    Truncated episodes, such as by a time limit, are left unchanged.
+    An act of several environment steps (`StepSkipWrapper`) is dropped if any of them is. Truncated
+    episodes, such as by a time limit, are left unchanged.
 
     Args:
         clip_k: Number of environment steps to drop at the end; one that the end of the episode cut
@@ -32,5 +35,7 @@ class DeadEndClippingTrajectoryProcessor(TrajectoryProcessor):
             return columns
         n_begun = int(record.env_time[-1]) + 1  # the end may have cut the last step short
         n_env_steps = max(record.last_env_time, n_begun)
-        is_kept = record.env_time < n_env_steps - self.clip_k
+        begins, step = np.unique(record.env_time, return_inverse=True)
+        ends = np.append(begins[1:], n_env_steps)[step]  # an act may take several environment steps
+        is_kept = ends <= n_env_steps - self.clip_k
         return {key: taken(columns[key], is_kept[record.key_index == index]) for index, key in enumerate(columns)}

@@ -83,8 +83,10 @@ def to_minari(records: Iterable[SpacesTrajectoryRecord], dataset_id: str, **desc
 
     Raises:
         ImportError: The package minari is missing.
-        ValueError: There are no episodes, they have several sub-steps or agents, or do not fit
-            together.
+        ValueError: There are no episodes, they do not fit together, or one has something for which
+            Minari has no place: several sub-steps or agents, acts of several environment steps,
+            rewards of single actors, an actor that is done before the end, or a truncation without
+            a last observation.
     """
     minari = _minari()
     from minari.data_collector.episode_buffer import EpisodeBuffer
@@ -94,10 +96,7 @@ def to_minari(records: Iterable[SpacesTrajectoryRecord], dataset_id: str, **desc
     for record in records:
         if spec is None:
             spec = record.spec
-        if not spec.is_flat or record.spec != spec:
-            needed = "the same spaces in all episodes"
-            if not spec.is_flat:
-                needed = "one agent that acts once in each step"
+        if (needed := _needed(record, spec)) is not None:
             refused = f"episode {record.episode_id} cannot be in a data set of Minari"
             raise ValueError(f"{refused}, which has {needed}")
         (recorded,) = record.observation.values()
@@ -126,6 +125,24 @@ def to_minari(records: Iterable[SpacesTrajectoryRecord], dataset_id: str, **desc
     description["action_space"] = _unnamed(step.action_space, "action")
     description = {"data_format": "arrow", "jpeg_encoding": False, **description}
     return minari.create_dataset_from_buffers(dataset_id, buffers, **description)
+
+
+def _needed(record: SpacesTrajectoryRecord, spec: Spec) -> str | None:
+    """Return a property of Minari's data sets that an episode does not have; None if it has all of them."""
+    if not spec.is_flat:
+        return "one agent that acts once in each step"
+    if record.spec != spec:
+        return "the same spaces in all episodes"
+    if (np.diff(np.append(record.env_time, record.last_env_time)) != 1).any():
+        return "acts of one environment step each"
+    if record.actor_reward is not None and not np.array_equal(record.actor_reward, record.reward):
+        return "rewards of the environment, not those attributed to an actor"
+    if record.actor_done[:-1].any() or (record.actor_done[-1] and not record.terminated):
+        return "agents that act until the end of the episode"
+    (observation,) = record.observation.values()
+    if not record.terminated and not record.last_observation.keys() >= observation.keys():
+        return "an observation after the last act of a truncated episode"
+    return None
 
 
 def _unnamed(tree: Mapping[str, Any], name: str) -> Any:

@@ -11,6 +11,7 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.checks import check_count
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.seeding import derive_seed
+from maze_pl.deployment.agent_limits import agent_limits
 from maze_pl.deployment.assembling import SearchFor, acting_policy, arguments_of_run, make_env, spec_of, with_bundle
 from maze_pl.deployment.candidates import Candidate
 from maze_pl.deployment.decider import Decider
@@ -105,7 +106,7 @@ class AgentDeployment:
         spec = spec_of(self.env, max_agents)
         acting = acting_policy(policy, spec, self.env, None if search is None else SearchFor(search, env, make, seed))
         self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env.env)
-        self._outside = Outside(self.env, reports_events, state_reader(acting, self.env))
+        self._outside = Outside(self.env, reports_events, state_reader(acting, self.env), agent_limits(acting))
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
         self._loggers = tuple(loggers)
@@ -342,8 +343,6 @@ class AgentDeployment:
             return None if received.terminated or received.truncated else self._begin_episode(received)
         outside.accept(received)
         self._is_advancing = True
-        if received.is_actor_done:
-            self._decider.forget(self._last_actor)
         info = received.info or {}
         step = (received.maze_state, received.reward, received.terminated, received.truncated, info)
         return self._go_on(self._steps.resume(step))
@@ -388,6 +387,7 @@ class AgentDeployment:
         if terminated or truncated:
             self._end_episode()
         else:
+            self._decider.end_step(self._last_actor)
             self._observation = observation
         return None
 

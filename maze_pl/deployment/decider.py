@@ -11,7 +11,7 @@ from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.seeding import derive_seed
-from maze_pl.core.spaces import environment_action
+from maze_pl.core.spaces import rollout_action
 from maze_pl.core.spec import Spec
 from maze_pl.deployment.prepared_conversion import is_finite
 from maze_pl.deployment.state_readers import reads_state, without_search
@@ -20,6 +20,35 @@ from maze_pl.envs.structured_env import Action, Observation
 
 _State = dict[str, Array]
 _TRUE, _FALSE = np.array([True]), np.array([False])
+
+
+class _ActorStates:
+    """States of the actors of an episode after their last acts; zero for those that have not acted."""
+
+    def __init__(self) -> None:
+        self._states: dict[ActorID, _State] = {}
+        self._zeros: dict[StepKey, _State] = {}
+
+    def of(self, actor: ActorID) -> _State | None:
+        """Return the state of an actor, name -> [1, ...]; None if no actor of its sub-step has had one."""
+        return self._states.get(actor, self._zeros.get(actor.step_key))
+
+    def keep(self, actor: ActorID, state: _State | None) -> None:
+        """Keep the state of an actor after its act; None for a policy without one."""
+        if state is None:
+            return
+        self._states[actor] = state
+        if actor.step_key not in self._zeros:
+            self._zeros[actor.step_key] = {name: np.zeros_like(array) for name, array in state.items()}
+
+    def forget(self, actor: ActorID) -> None:
+        """Forget the state of an actor."""
+        self._states.pop(actor, None)
+
+    def clear(self) -> None:
+        """Forget the episode."""
+        self._states.clear()
+        self._zeros.clear()
 
 
 class Decider:
@@ -60,9 +89,8 @@ class Decider:
             observations = step.observation_space.spaces.items()
             self._dtypes[key] = [(name, np.dtype(part.dtype)) for name, part in observations]
             self._heads[key] = list(step.action_space.spaces.items())
-        self._policy_states: dict[ActorID, _State] = {}
-        self._noise_states: dict[ActorID, _State] = {}
-        self._zeros: dict[StepKey, _State] = {}  # policy states of actors that have not acted
+        self._policy_states = _ActorStates()
+        self._noise_states = _ActorStates()
         self._has_acted: set[ActorID] = set()
         self._agent_ids = np.zeros(1, np.int64)  # of the last batch
         self._episode_index = np.zeros(1, np.int64)
@@ -78,10 +106,12 @@ class Decider:
         if self._seed is not None:
             self._generator.manual_seed(derive_seed(self._seed, "policy", index))
 
-    def forget(self, actor: ActorID) -> None:
-        """Forget an actor that is done."""
-        self._policy_states.pop(actor, None)
-        self._noise_states.pop(actor, None)
+    def end_step(self, actor: ActorID) -> None:
+        """Forget an actor that is done with its step where agents come and go; others keep their states."""
+        if self.spec.steps[actor.step_key].n_agents < 0 and self._env.is_actor_done():
+            self._policy_states.forget(actor)
+            self._noise_states.forget(actor)
+            self._has_acted.discard(actor)
 
     def batch_of(self, actor: ActorID, observation: Observation) -> PolicyBatch:
         """Make the policy batch of one actor; as in a rollout, only policies that use states get one.
@@ -100,17 +130,17 @@ class Decider:
                 raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to continue with another state")
             if size := too_large(array, largest):
                 raise EnvContractError(f"observation {name!r} of sub-step {key!r} {size}; call reset to continue")
-            arrays[name] = array[np.newaxis]
+            arrays[name] = array[np.newaxis].copy()  # in the layout of a rollout, on which rounding depends
         return PolicyBatch(
             step_key=key,
             observation=arrays,
             agent_id=self._agent_id(agent),
-            policy_state=self._policy_states.get(actor, self._zeros.get(key)),
+            policy_state=self._policy_states.of(actor),
             is_first=_FALSE if actor in self._has_acted else _TRUE,
             maze_state=[self._env.get_simulation_state()] if self._reads_state else None,
             episode_index=self._episode_index,
             n_acts=np.array([self._n_acts]),
-            noise_state=self._noise_states.get(actor, {}),
+            noise_state=self._noise_states.of(actor) or {},
         )
 
     def _agent_id(self, agent: int) -> Array:
@@ -163,17 +193,12 @@ class Decider:
         """Convert a batch of one action to the action for the environment."""
         action: dict[str, Any] = {}
         for head, space in self._heads[step_key]:
-            action[head] = environment_action(space, values[head][0])
+            action[head] = rollout_action(space, values[head][0])
         return action
 
     def _remember(self, actor: ActorID, step: PolicyStep) -> None:
         """Keep the states of an actor after its act."""
         self._n_acts += 1
         self._has_acted.add(actor)
-        if step.policy_state is not None:
-            self._policy_states[actor] = step.policy_state
-            if actor.step_key not in self._zeros:
-                zeros = {name: np.zeros_like(array) for name, array in step.policy_state.items()}
-                self._zeros[actor.step_key] = zeros
-        if step.noise_state is not None:
-            self._noise_states[actor] = step.noise_state
+        self._policy_states.keep(actor, step.policy_state)
+        self._noise_states.keep(actor, step.noise_state)

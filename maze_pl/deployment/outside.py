@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -46,13 +46,20 @@ class Outside:
         reports_events: Whether the simulation's events are fired, so that KPIs can be computed.
         state_reader: Name of the rule that uses the state of the simulation, for messages; None if no
             rule does.
+        agent_limits: Number of agents of each sub-step in which the policy has a network for each.
 
     Attributes:
         is_flat: Whether the simulation has a single actor, which acts once in each environment step.
         events: Events of the real system.
     """
 
-    def __init__(self, env: StructuredEnv, reports_events: bool, state_reader: str | None) -> None:
+    def __init__(
+        self,
+        env: StructuredEnv,
+        reports_events: bool,
+        state_reader: str | None,
+        agent_limits: Mapping[StepKey, int],
+    ) -> None:
         layers = layers_of(env)
         maze_env = layers[-1]
         if type(maze_env.core_env) is ExternalCoreEnv:
@@ -68,11 +75,14 @@ class Outside:
         maze_env.core_env = self._core
         maze_env.observation_conversion_dict.update(self._conversions)
         self.is_flat = self._core.is_flat
-        self._counts = self._core.agent_counts_dict
+        self._counts = dict(self._core.agent_counts_dict)
         self._only_actor = self._first_actor = self._core.actor_id()
         self._env_time = 0
         self._state_reader = state_reader if self._core.rules_need_twin else None
-        self._can_preview = dict(env.agent_counts_dict) == dict(self._counts) and own
+        self._can_preview = dict(env.agent_counts_dict) == self._counts and own
+        for key, limit in agent_limits.items():
+            if self._counts.get(key, 0) < 0:
+                self._counts[key] = limit
 
     @property
     def maze_state(self) -> Any:
@@ -205,7 +215,7 @@ class Outside:
         actor = ActorID(*actor_id)
         count = self._counts.get(actor.step_key)
         if count is None or actor.agent_id < 0 or 0 <= count <= actor.agent_id:
-            raise EnvContractError(f"actor_id={tuple(actor)} is unknown; numbers of agents are {dict(self._counts)}")
+            raise EnvContractError(f"actor_id={tuple(actor)} is unknown; numbers of agents are {self._counts}")
         expected = (0,) if is_first else (self._env_time, self._env_time + 1)
         env_time = env_time or 0
         if env_time not in expected:

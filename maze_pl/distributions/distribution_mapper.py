@@ -55,8 +55,8 @@ class DistributionMapper:
             `{action_space: <class path>, distribution: <class path>}` for all heads with such a
             space, or `{action_head: <name>, distribution: <class path>}` for one head. If several
             match a head, the last one applies, so list general overrides before specific ones.
-            Classes may be given instead of their paths. For Gaussian distributions an entry may have
-            options of their exploration, `exploration: {type: ...}`, see `Exploration`.
+            Classes may be given instead of their paths. For Gaussian distributions an entry may
+            have options of their exploration, `exploration: {type: ...}`, see `Exploration`.
         masks: Head -> name of the observation that masks it; used to refuse heads that cannot be
             masked.
 

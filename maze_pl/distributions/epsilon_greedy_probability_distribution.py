@@ -25,9 +25,9 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
     Logits [..., L] are action values: of the n options of a Discrete space, of the options of all
     choices of a MultiDiscrete space, sum(nvec), and of two options of each bit of a MultiBinary
     space, not set and set. The choices are independent: each of them explores with probability
-    epsilon. Epsilon is the policy's `exploration`. Ties go to the first option. If a mask allows no option, all are
-    allowed; a masked bit is always 0. Options that a block of the network masks, such as a
-    `PointerBlock`, are not allowed either, unless the mask allows no others.
+    epsilon. Epsilon is the policy's `exploration`. Ties go to the first option. If a mask allows no
+    option, all are allowed; a masked bit is always 0. Options that a block of the network masks,
+    such as a `PointerBlock`, are not allowed either, unless the mask allows no others.
 
     Mnih et al. 2015, https://doi.org/10.1038/nature14236.
 
@@ -122,8 +122,8 @@ class EpsilonGreedyProbabilityDistribution(MaskableProbabilityDistribution):
     def _allowed(self) -> Tensor:
         """[..., L] bool, the allowed options.
 
-        If a network masks all options of a choice that its mask allows, these are allowed; if the mask
-        allows none, all are.
+        If a network masks all options of a choice that its mask allows, these are allowed; if the
+        mask allows none, all are.
         """
         allowed = ~masked_by_network(self.logits)
         if self.mask is not None:

@@ -36,8 +36,8 @@ class ProbabilityDistribution(ABC):
 
     Attributes:
         supports_mask: Whether the distribution can be masked.
-        has_exploration_scale: Whether all randomness comes from `exploration`, so that networks cannot be
-            trained by probabilities: algorithms that do so refuse the distribution.
+        has_exploration_scale: Whether all randomness comes from `exploration`, so that networks
+            cannot be trained by probabilities: algorithms that do so refuse the distribution.
         exploration: Scale of exploration, a scalar that the policy sets in each distribution. It
             has an effect only in distributions that document one.
 
@@ -119,9 +119,9 @@ class ProbabilityDistribution(ABC):
     def environment_log_prob(self, action: Tensor) -> Tensor:
         """[...] log-probability of `action` [..., *shape] as environments receive it.
 
-        Environments receive actions that are clipped to the bounds of a Box, which records hold. If samples end on a
-        bound in this way, that bound has a probability: that of all samples on or beyond it. The
-        other actions have the density of `log_prob`.
+        Environments receive actions that are clipped to the bounds of a Box, which records hold. If
+        samples end on a bound in this way, that bound has a probability: that of all samples on or
+        beyond it. The other actions have the density of `log_prob`.
         """
         return self.log_prob(action)
 
@@ -232,8 +232,8 @@ def masked_logits(logits: Tensor, mask: Tensor | None, temperature: float = 1.0)
     """`logits` / `temperature` [..., L], with the lowest finite number where a mask is 0.
 
     `mask` is [..., L]. A finite number avoids NaN. Numbers that a block has masked in this way stay
-    finite. If the mask allows nothing else, the options that the network masks are taken: they get half
-    of the lowest number, which leaves probability 0 to those that the mask forbids.
+    finite. If the mask allows nothing else, the options that the network masks are taken: they get
+    half of the lowest number, which leaves probability 0 to those that the mask forbids.
     """
     lowest = torch.finfo(logits.dtype).min
     if temperature != 1.0:

@@ -87,9 +87,9 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
     def environment_log_prob(self, action: Tensor) -> Tensor:
         """[...] log-probability of `action` [..., *shape] after rounding.
 
-        A bound has the probability of all x that rounding puts there: those that are at least half a
-        rounding step further out than the next action inside. A bound of 0, which rounding does not
-        reach, has the density of `log_prob`.
+        A bound has the probability of all x that rounding puts there: those that are at least half
+        a rounding step further out than the next action inside. A bound of 0, which rounding does
+        not reach, has the density of `log_prob`.
         """
         distance = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
         is_rounded = (distance <= 0) & (self._bound != 0)

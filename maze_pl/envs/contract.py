@@ -1,12 +1,13 @@
 """Checks of what environments return, with messages that name the environment and the fault.
 
-Nothing here runs in a step that went well. The code that steps environments calls it with the
-exception that a malformed result caused, or with the first results of an environment, which are
-checked in full.
+Nothing here but `finite_rewards` runs in a step that went well. The code that steps environments
+calls it with the exception that a malformed result caused, or with the first results of an
+environment, which are checked in full.
 """
 
 import linecache
 import traceback
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -137,6 +138,25 @@ def check_actor_rewards(actor_rewards: Any, n_acts: int | None, is_attributed: b
     if actor_rewards is not None and n_acts is not None and shape != (n_acts,):
         remedy = "return one reward for each act of the environment step, in order"
         raise EnvContractError(f"{came} shape {shape} for {n_acts} acts; {remedy}")
+
+
+def finite_rewards(actor_rewards: Any, env: Any) -> Any:
+    """Return rewards of single acts before a wrapper changes them, for example by clipping, if they are finite.
+
+    Args:
+        actor_rewards: [L] rewards of the acts of an environment step, or None.
+        env: The environment, for the message.
+
+    Raises:
+        EnvContractError: A reward is not finite.
+    """
+    if actor_rewards is None:
+        return None
+    for reward in actor_rewards:
+        if not isfinite(reward):
+            came = f"get_actor_rewards() of {name_of(env)} returned the reward {reward}"
+            raise EnvContractError(f"{came}, which is not finite")
+    return actor_rewards
 
 
 def _is_number(value: Any, kinds: str) -> bool:

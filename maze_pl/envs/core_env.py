@@ -43,6 +43,9 @@ class CoreEnv(ABC):
     def step(self, maze_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Perform one act.
 
+        The `MazeEnv` around it separates the events of environment steps and keeps the time of flat
+        simulations. Other callers use `MazeEnv.step_simulation`, as events add up otherwise.
+
         Returns:
             State, reward, terminated, truncated and further information.
         """

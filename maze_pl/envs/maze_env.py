@@ -14,7 +14,7 @@ from gymnasium.utils import seeding
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
-from maze_pl.envs.contract import EnvContractError, check_observation, check_step, name_of
+from maze_pl.envs.contract import EnvContractError, check_observation, check_step, describe, name_of
 from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import (
@@ -38,6 +38,16 @@ class _OfSubSteps(dict[StepKey, _T]):
         raise EnvContractError(f"actor_id() names sub-step {key!r}; declared are {list(self)}")
 
 
+def _masks_of(conversion: ActionConversionInterface) -> dict[str, str]:
+    """Return the masks of an action conversion: head -> name of its mask."""
+    masks: Any = conversion.action_masks
+    if not isinstance(masks, Mapping):
+        came = "is a method" if callable(masks) else f"returned {describe(masks)}"
+        remedy = "define it as a property (@property) that returns a dict from action head to observation"
+        raise TypeError(f"action_masks of {type(conversion).__name__} {came}; {remedy}")
+    return dict(masks)
+
+
 class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
     """Wraps a simulation, with one pair of conversions for each sub-step.
 
@@ -51,7 +61,8 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         observation_conversion_dict: Step key -> conversion of states.
 
     Raises:
-        TypeError: A conversion's space is not a Dict of Box, Discrete, MultiDiscrete and MultiBinary.
+        TypeError: A conversion's space is not a Dict of Box, Discrete, MultiDiscrete and MultiBinary,
+            or its `action_masks` are not a dict.
         ValueError: The conversions and `core_env.agent_counts_dict` have different sub-steps.
     """
 
@@ -80,7 +91,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         self.observation_conversion_dict = _OfSubSteps(observation_conversion_dict)
         self._observation_spaces = _OfSubSteps[spaces.Dict]()
         self._action_spaces = dict[StepKey, spaces.Dict]()
-        self._action_masks = {key: dict(action_conversion_dict[key].action_masks) for key in keys}
+        self._action_masks = {key: _masks_of(action_conversion_dict[key]) for key in keys}
         for key in keys:
             where = f"space of sub-step {key!r}"
             observation_space = observation_conversion_dict[key].space()
@@ -116,25 +127,63 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
         """Perform `step` as a generator, which yields the action of the simulation."""
         return self._receive((yield self._take(action)))
 
+    def step_simulation(self, maze_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Perform the act of the current actor, given as the simulation takes it.
+
+        For a simulation that is driven from outside, such as by the actions of an `AgentDeployment`: as in
+        `step`, time is kept, and events are collected per environment step, so that rewards from events are
+        right. The simulation's own `step` does neither.
+
+        Args:
+            maze_action: Action of the simulation.
+
+        Returns:
+            State of the simulation, reward, terminated, truncated and further information.
+
+        Raises:
+            ResetNeeded: No episode was started.
+            EnvContractError: As for `step`.
+        """
+        self._begin_act()
+        self._keep_action(maze_action)
+        return self._complete_act(self.core_env.step(maze_action))
+
     def _take(self, action: Action) -> Any:
         """Convert an action to the simulation's; the environment step begins if none is running."""
-        context, key = self.context, self._step_key
-        if key is None:
+        conversion = self.action_conversion_dict[self._begin_act()]
+        maze_action = conversion.space_to_maze(action, self._maze_state)
+        self._keep_action(maze_action)
+        return maze_action
+
+    def _begin_act(self) -> StepKey:
+        """Return the sub-step that acts; forget the events of an environment step that is complete."""
+        if self._step_key is None:
             raise ResetNeeded(f"step of {name_of(self)} was called before reset; start an episode first")
-        if context.env_step_incremented:  # the last act completed an environment step
+        if self.context.env_step_incremented:  # the last act completed an environment step
             self.pubsub.clear()
-        maze_action = self.action_conversion_dict[key].space_to_maze(action, self._maze_state)
+        return self._step_key
+
+    def _keep_action(self, maze_action: Any) -> None:
+        """Keep the action of an act, with its state, for renderers and records."""
+        context = self.context
         self._maze_action = maze_action
         if context.is_decision:
             self._has_decided, self._decided_action = True, maze_action
             state = self._maze_state
             self._decided_state = copy.deepcopy(state) if self._is_rendered else state
-        return maze_action
 
     def _receive(self, result: Any) -> StepResult:
         """Convert the result of a step of the simulation."""
-        core_env, context = self.core_env, self.context
+        maze_state, reward, terminated, truncated, info = self._complete_act(result)
         key: Any = self._step_key
+        observation = self.observation_conversion_dict[key].maze_to_space(maze_state)
+        if self._unchecked:
+            self._check(key, observation)
+        return observation, reward, terminated, truncated, info
+
+    def _complete_act(self, result: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Check the result of a step of the simulation, keep its state and the time, and fire its reward."""
+        core_env, context = self.core_env, self.context
         try:
             maze_state, reward, terminated, truncated, info = result
             is_finite = isfinite(reward)  # accepts numbers only; `float` would also accept text
@@ -146,14 +195,11 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             raise EnvContractError(f"step of {name_of(self)} returned the reward {reward}, which is not finite")
         self._base_events.reward(value=reward)
         if not self._is_flat:
-            self._step_key = key = core_env.actor_id().step_key
+            self._step_key = core_env.actor_id().step_key
         elif not context.env_step_incremented:
             context.increment_env_step()
         self._maze_state = maze_state
-        observation = self.observation_conversion_dict[key].maze_to_space(maze_state)
-        if self._unchecked:
-            self._check(key, observation)
-        return observation, reward, terminated, truncated, info
+        return maze_state, reward, terminated, truncated, info
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; see `StructuredEnv.reset`.

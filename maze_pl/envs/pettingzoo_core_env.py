@@ -119,6 +119,7 @@ class PettingZooCoreEnv(CoreEnv):
         self._round: list[str] = []  # agents that have acted in this round, in order
         self._finished: set[str] = set()  # agents whose end was reported with their latest act
         self._is_done = False
+        self._is_truncated = False
         self._owed: dict[str, float] = {}  # rewards of each agent that are not credited yet
         self._actor_rewards: list[float] = []  # of the acts of the last round
         self._maze_state: dict[str, Any] = {}
@@ -133,7 +134,7 @@ class PettingZooCoreEnv(CoreEnv):
         self.env.reset(seed=seed, options=self.reset_options)
         self._round = []
         self._finished = set()
-        self._is_done = False
+        self._is_done = self._is_truncated = False
         self._owed = dict.fromkeys(self.env.possible_agents, 0.0)
         self._actor_rewards = []
         if self._next_agent() is None:
@@ -155,8 +156,12 @@ class PettingZooCoreEnv(CoreEnv):
         else:
             self._finished.discard(agent)  # it may have come back after an end
         info = dict(env.infos.get(agent, {}))
+        cut = [name for name, is_cut in env.truncations.items() if is_cut and not env.terminations.get(name)]
+        if cut and self._is_over():
+            self._is_truncated = True  # to keep: PettingZoo forgets the flags of agents that are passed over
         selected = env.agent_selection if env.agents else agent
-        is_truncated = self._is_over() and any(env.truncations.values())
+        if self._is_truncated and selected not in cut:
+            selected = next((name for name in env.agents if name in cut), selected)  # this one has a future
         self._agent = selected
         self._maze_state = self._state_of(selected)  # before agents are passed over: later, they have no observation
         following = self._next_agent()
@@ -166,6 +171,7 @@ class PettingZooCoreEnv(CoreEnv):
         if following is None or following in self._round:
             self._end_round()
         is_over = following is None
+        is_truncated = self._is_truncated
         return self._maze_state, reward, is_over and not is_truncated, is_over and is_truncated, info
 
     def seed(self, seed: int) -> None:
@@ -231,8 +237,8 @@ class PettingZooCoreEnv(CoreEnv):
         return None
 
     def _is_settled(self, agent: str) -> bool:
-        """True if an ended agent needs no last turn, as the end of the episode already marks its latest act."""
-        return agent in self._round and self._is_over() and not any(self.env.truncations.values())
+        """True if an ended agent needs no last turn, as it has acted in the round that ends the episode."""
+        return agent in self._round and self._is_over()
 
     def _is_over(self) -> bool:
         """True if the episode has ended for all agents."""

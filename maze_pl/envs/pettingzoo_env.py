@@ -6,6 +6,7 @@ PettingZoo's conversion.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.contract import name_of
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.pettingzoo_action_conversion import PettingZooActionConversion
 from maze_pl.envs.pettingzoo_core_env import PettingZooCoreEnv, Roles
@@ -25,7 +27,7 @@ class PettingZooMazeEnv(MazeEnv):
 
     Agents of one policy share its networks, and are told apart by their ids. Observations and
     actions are named as those of `GymMazeEnv`; an `action_mask` in the observations of a policy
-    with `Discrete` actions is its mask.
+    with `Discrete` actions is its mask. Masks in infos are not read, with a warning.
 
     Args:
         env: The environment, of either interface (AEC or parallel).
@@ -62,13 +64,26 @@ class PettingZooMazeEnv(MazeEnv):
             action_conversions[key] = PettingZooActionConversion(action_space, has_mask)
         core_env = PettingZooCoreEnv(env, roles, team_reward)
         super().__init__(core_env, action_conversions, observation_conversions)
+        self._warns_of_masks = True
         self.metadata = env.metadata
         self.render_mode = getattr(env.unwrapped, "render_mode", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode; the options go to the PettingZoo environment."""
         self.core_env.reset_options = options
-        return super().reset(seed=seed)
+        result = super().reset(seed=seed)
+        if self._warns_of_masks and isinstance(self.core_env, PettingZooCoreEnv):  # not in a deployment
+            self._warn_of_masks()
+        return result
+
+    def _warn_of_masks(self) -> None:
+        """Warn once of masks that are not read, as they are in infos instead of observations."""
+        self._warns_of_masks = False
+        for agent, info in self.core_env.env.infos.items():
+            if MASK in info and not self.action_masks_dict[self.core_env.step_key_of(agent)]:
+                fault = f"{name_of(self)} has the {MASK} of {agent!r} in infos, where it is not read"
+                warnings.warn(f"{fault}; add it to the observations of this agent", stacklevel=3)
+                return
 
     def render(self) -> Any:
         """Render the environment in the `render_mode` that it was made with."""

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
-from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.contract import EnvContractError, finite_rewards
 from maze_pl.envs.core_env import take_over
 from maze_pl.envs.structured_env import (
     Action,
@@ -388,7 +388,7 @@ class RewardWrapper(Wrapper):
 
     def get_actor_rewards(self) -> Array | None:
         """Return the changed rewards of the finished step's acts; None for a team reward."""
-        rewards = self.env.get_actor_rewards()
+        rewards = finite_rewards(self.env.get_actor_rewards(), self.env)
         return None if rewards is None else np.array([self.reward(float(reward)) for reward in rewards])
 
 

@@ -30,10 +30,10 @@ def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
     """Learn the probabilities of the recorded acts.
 
     Networks that fit the spaces (`AutomaticModelComposer`), one for each agent of a sub-step,
-    maximise the log-probability of the acts of nine tenths of the episodes, until that of the others
-    has not risen for three epochs. Agents whose number changes during an episode share a network, so
-    that they are taken to act alike. For acts on the bounds of a Box, the probability is that of all
-    samples that are clipped to them.
+    maximise the log-probability of the acts of nine tenths of the episodes, until that of the
+    others has not risen for three epochs. Agents whose number changes during an episode share a
+    network, so that they are taken to act alike. For acts on the bounds of a Box, the probability
+    is that of all samples that are clipped to them.
     Importance sampling with an estimated behaviour policy: J. Hanna, S. Niekum and P. Stone 2019,
     arXiv:1806.01347.
 

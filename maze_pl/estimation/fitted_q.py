@@ -68,11 +68,11 @@ class FittedQ:
 
         Q(s_i, a_i) <- r_i + gamma^(t_{i+1} - t_i) * sum_a pi(a | s_{i+1}) Q'(s_{i+1}, a)
 
-    The sum over the next act is exact where the policy has one discrete head with at most 32 options
-    and knows their probabilities; otherwise it is the mean over drawn actions. It is 0 after an
-    episode has terminated; where it was truncated, the value of its last situation takes its place.
-    An act is that of one actor, so that the values of several sub-steps and agents refer to each
-    other in the order in which they act. Q' are copies of the networks that follow them slowly.
+    The sum over the next act is exact where the policy has one discrete head with at most 32
+    options and knows their probabilities; otherwise it is the mean over drawn actions. It is 0
+    after an episode has terminated; where it was truncated, the value of its last situation takes
+    its place. An act is that of one actor, so that the values of several sub-steps and agents refer
+    to each other in the order in which they act. Q' are copies of the networks that follow them slowly.
 
     With a discount below 1, values are limited to what the recorded rewards allow (`value_limits`).
     Networks that exaggerate the values of acts that were never recorded would otherwise raise their

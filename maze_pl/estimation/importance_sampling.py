@@ -1,7 +1,7 @@
 """Estimators of a policy's value that weight the episodes of another policy.
 
-With rho_i the ratio of the probabilities of act i under both policies, w_i = rho_1 ... rho_i and w_0 = 1,
-d_i the discount of act i, r_i the reward after it, and E episodes, of which the subscript e is left out:
+With rho_i the ratio of the probabilities of act i under both policies, w_i = rho_1 ... rho_i and
+w_0 = 1, d_i the discount of act i, r_i the reward after it, and E episodes, of which the subscript e is left out:
 
     importance sampling              mean of  w_L * sum_i d_i r_i
     weighted importance sampling     sum of   w_L * sum_i d_i r_i   /   sum of w_L
@@ -9,10 +9,10 @@ d_i the discount of act i, r_i the reward after it, and E episodes, of which the
     weighted per decision            sum_i    (sum of w_i d_i r_i   /   sum of w_i)
     doubly robust                    mean of  sum_i d_i (w_i (r_i - q_i) + w_{i-1} v_i)  +  w_L d_{L+1} v_{L+1}
 
-D. Precup, R. S. Sutton and S. Singh 2000, "Eligibility traces for off-policy policy evaluation" (the first
-four); N. Jiang and L. Li 2016, arXiv:1511.03722, and P. S. Thomas and E. Brunskill 2016, arXiv:1604.00923,
-for the doubly robust one, in which q_i and v_i are a model's values of the act and of the state. The
-weight of an episode that has ended stays what it was, as in the second of these.
+D. Precup, R. S. Sutton and S. Singh 2000, "Eligibility traces for off-policy policy evaluation"
+(the first four); N. Jiang and L. Li 2016, arXiv:1511.03722, and P. S. Thomas and E. Brunskill 2016,
+arXiv:1604.00923, for the doubly robust one, in which q_i and v_i are a model's values of the act
+and of the state. The weight of an episode that has ended stays what it was, as in the second of these.
 
 An act is the decision of one actor: with several sub-steps or agents, w_i is the product over all acts so far.
 """

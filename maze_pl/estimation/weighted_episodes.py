@@ -33,8 +33,8 @@ class WeightedEpisodes:
     Attributes:
         reward: [E, L] reward after each act.
         discount: [E, L] gamma to the power of the environment steps completed before the act.
-        log_ratio: [E, L] log-probability of each act under the evaluated policy minus that under the
-            behaviour policy; -inf for acts that the evaluated policy never takes.
+        log_ratio: [E, L] log-probability of each act under the evaluated policy minus that under
+            the behaviour policy; -inf for acts that the evaluated policy never takes.
         values: Values by a model, for doubly robust estimators.
     """
 

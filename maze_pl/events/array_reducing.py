@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 
 from maze_pl.core.episode_batch import StatColumn, consecutive
-from maze_pl.core.histogram import number_array
+from maze_pl.core.histogram import NUMBER_KINDS
 from maze_pl.events.attribute_values import widened
-from maze_pl.events.episode_statistics import as_number
-from maze_pl.events.topics import ZERO_OF_NOTHING, EventDeclaration, Reducer
+from maze_pl.events.episode_statistics import episode_value, step_values
+from maze_pl.events.topics import ZERO_OF_NOTHING, EventDeclaration, Reducer, Statistic
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,7 +26,7 @@ class GroupedEvents:
         declaration: Declaration of the event.
         counts: [n] number of events of each episode.
         steps: [E] environment step of each event in its episode, ascending.
-        columns: Input of the step statistics -> [E, ...] its values.
+        columns: Input of the step statistics -> [E, ...] its values: numbers of one shape, or [E] objects.
         n_steps: [n] number of steps of each episode.
     """
 
@@ -40,20 +43,70 @@ class GroupedEvents:
         self.steps = steps
         self.columns = columns
         self.n_steps = n_steps
-        self._n_episodes = len(counts)
 
     def statistics(self) -> dict[str | None, StatColumn]:
         """Episode statistics by output name; an episode without a value is left out."""
-        by_step: dict[str | None, tuple[Array, Array]] = {}
-        for statistic in self.declaration.step:
-            with self.declaration.reducing("step", statistic):
-                by_step[statistic.output_name] = self._by_step(statistic.reduce, statistic.input_name)
+        having = np.flatnonzero(self.counts)
+        if len(having) == len(self.counts) or all(column.ndim == 1 for column in self.columns.values()):
+            return self._statistics()
+        # Without events, an episode has zeros that are numbers, not arrays.
+        missing = np.flatnonzero(self.counts == 0)
+        columns: dict[str | None, list[StatColumn]] = {}
+        for episodes, events in ((having, self._with_events(having)), (missing, self._without_events(missing))):
+            for name, column in events._statistics().items():
+                columns.setdefault(name, []).append(replace(column, episodes=episodes[column.episodes]))
+        everyone = np.arange(len(self.counts))
+        return {name: StatColumn.joined(parts).ordered(everyone, len(everyone)) for name, parts in columns.items()}
+
+    def _with_events(self, episodes: Array) -> GroupedEvents:
+        """Return the same events, without the episodes that have none."""
+        return GroupedEvents(self.declaration, self.counts[episodes], self.steps, self.columns, self.n_steps[episodes])
+
+    def _without_events(self, episodes: Array) -> GroupedEvents:
+        """Return the episodes that have no events."""
+        columns = {name: np.zeros(0) for name in self.columns}
+        return GroupedEvents(self.declaration, self.counts[episodes], self.steps[:0], columns, self.n_steps[episodes])
+
+    def _statistics(self) -> dict[str | None, StatColumn]:
+        """Episode statistics, where the zeros of all episodes have the same shape."""
         result: dict[str | None, StatColumn] = {}
-        for statistic in self.declaration.episode:
-            with self.declaration.reducing("episode", statistic):
-                values, counts = by_step[statistic.input_name]
-                result[statistic.output_name] = reduced_episodes(statistic.reduce, values, counts)
+        for step in self.declaration.step:
+            users = [one for one in self.declaration.episode if one.input_name == step.output_name]
+            if self._is_reduced_at_once(step):
+                with self.declaration.reducing("step", step):
+                    values, counts = self._by_step(step.reduce, step.input_name)
+                for statistic in users:
+                    with self.declaration.reducing("episode", statistic):
+                        result[statistic.output_name] = reduced_episodes(statistic.reduce, values, counts)
+            elif users:
+                with self.declaration.reducing("step", step):
+                    by_step = self._one_by_one(step)
+                for statistic in users:
+                    with self.declaration.reducing("episode", statistic):
+                        results = [episode_value(statistic.reduce, one) for one in by_step]
+                        result[statistic.output_name] = _column_of(results)
         return result
+
+    def _is_reduced_at_once(self, step: Statistic) -> bool:
+        """True if a step statistic of all episodes can be computed in arrays."""
+        if step.reduce is len:
+            return True
+        values = self.columns[step.input_name]
+        if values.dtype.kind not in NUMBER_KINDS:
+            return False
+        if step.reduce is sum:
+            return values.ndim > 1 or _is_exact_sum(values, self.counts)
+        return step.reduce is None or has_vector_form(step.reduce, values)
+
+    def _one_by_one(self, step: Statistic) -> list[Sequence[Any]]:
+        """Step statistics of each episode, as single environments compute them."""
+        ends = np.cumsum(self.counts).tolist()
+        steps = self.steps.tolist()
+        values = list_of(self.columns[step.input_name])
+        by_step = []
+        for (first, end), n_steps in zip(pairwise([0, *ends]), self.n_steps.tolist(), strict=True):
+            by_step.append(step_values(step.reduce, steps[first:end], values[first:end], n_steps))
+        return by_step
 
     def _by_step(self, reduce: Reducer, name: str | None) -> tuple[Array, Array]:
         """Values of the steps of all episodes, and their number in each episode."""
@@ -69,20 +122,15 @@ class GroupedEvents:
             totals = np.zeros((n_places, *values.shape[1:]), _sum_dtype(values))
             np.add.at(totals, places, values)
             return totals, self.n_steps
-        if not len(places):
-            if reduce in ZERO_OF_NOTHING:
-                return np.zeros(n_places, np.int64), self.n_steps
-            return values, self.counts
         firsts = np.flatnonzero(np.diff(places, prepend=-1))
-        parts = np.split(values, firsts[1:])
-        reduced = number_array([reduce(_listed(part)) for part in parts])
         occupied = places[firsts]
+        reduced = reduced_runs(reduce, values, np.diff(firsts, append=len(places)))
         if reduce in ZERO_OF_NOTHING:
-            filled = np.zeros((n_places, *reduced.shape[1:]), reduced.dtype)
+            filled = np.zeros(n_places, reduced.dtype)
             filled[occupied] = reduced
             return filled, self.n_steps
         episode_of = np.searchsorted(np.cumsum(self.n_steps), occupied, side="right")
-        return reduced, np.bincount(episode_of, minlength=self._n_episodes)
+        return reduced, np.bincount(episode_of, minlength=len(self.counts))
 
 
 def reduced_episodes(reduce: Reducer, values: Array, counts: Array) -> StatColumn:
@@ -90,34 +138,80 @@ def reduced_episodes(reduce: Reducer, values: Array, counts: Array) -> StatColum
 
     Args:
         reduce: The reduction; None keeps the values.
-        values: [V, ...] values of all episodes, one after the other.
+        values: [V, ...] values of all episodes, one after the other; numbers.
         counts: [n] number of values of each episode.
 
     Returns:
         A column of the episodes that have a result.
     """
-    having = np.arange(len(counts)) if reduce in ZERO_OF_NOTHING else np.flatnonzero(counts)
+    occupied = np.flatnonzero(counts)
+    having = np.arange(len(counts)) if reduce in ZERO_OF_NOTHING else occupied
     if reduce is None:
         return StatColumn(having, values, counts[having])
     if reduce is len:
         return StatColumn(having, counts.astype(np.float64))
-    if not len(having):
-        return StatColumn(having, np.zeros(0))
-    if values.ndim == 1 and values.dtype.kind in "biuf":
-        fast = _FAST.get(reduce)
-        if fast is not None and not (values.dtype.kind == "f" and np.isnan(values).any()):
-            return StatColumn(having, fast(values, counts)[having])
-    parts = np.split(widened(values), np.cumsum(counts)[:-1])
-    results = [as_number(reduce(_listed(parts[place]))) for place in having.tolist()]
-    if any(isinstance(result, np.ndarray) for result in results):
-        arrays = [np.atleast_1d(result) for result in results]
-        return StatColumn(having, np.concatenate(arrays), np.array([len(array) for array in arrays]))
-    return StatColumn(having, np.array(results, np.float64))
+    if has_vector_form(reduce, values) and (reduce is not sum or _is_exact_sum(values, counts)):
+        results = np.zeros(len(counts))
+        results[occupied] = reduced_runs(reduce, widened(values), counts[occupied])
+        return StatColumn(having, results[having])
+    ends = np.cumsum(counts).tolist()
+    listed = list_of(values)
+    return _column_of([episode_value(reduce, listed[first:end]) for first, end in pairwise([0, *ends])])
 
 
-def _listed(values: Array) -> list[Any]:
-    """Values as the reducers of single episodes get them: Python's numbers, or arrays."""
+def list_of(values: Array) -> list[Any]:
+    """List of values as the reducers of single episodes get them: Python's numbers, other objects, or arrays."""
     return values.tolist() if values.ndim == 1 else list(values)
+
+
+def _column_of(results: Sequence[float | Array | None]) -> StatColumn:
+    """Column of the results of n episodes; None for those without one."""
+    having = np.array([episode for episode, result in enumerate(results) if result is not None], np.int64)
+    return StatColumn.of(having, [result for result in results if result is not None])
+
+
+# ------------------------------------------------------------------------------------------- reductions of runs
+
+
+def has_vector_form(reduce: Reducer, values: Array) -> bool:
+    """True if `reduced_runs` knows the reduction of such values, [V, ...]."""
+    if values.dtype.kind not in NUMBER_KINDS:
+        return False
+    return reduce in _OF_ALL_NUMBERS or (values.ndim == 1 and reduce in _OF_SCALARS)
+
+
+def reduced_runs(reduce: Reducer, values: Array, counts: Array) -> Array:
+    """Reduce each run of values to one number; the results equal those of the function, bit for bit.
+
+    Args:
+        reduce: A reduction with a vector form.
+        values: [V, ...] values of all runs, one run after the other, of 64 bits or flags.
+        counts: [r] number of values of each run, at least 1.
+
+    Returns:
+        [r]
+    """
+    if not len(counts):
+        return np.zeros(0)
+    if values.ndim > 1:
+        counts = counts * math.prod(values.shape[1:])
+        values = values.ravel()
+    starts = np.cumsum(counts) - counts
+    if reduce is sum:
+        return _sums(values, starts, counts)
+    if reduce is math.fsum:
+        return _exact_sums(values, starts, counts)
+    if reduce in _EXTREMES:
+        return _extremes(reduce, values, starts, counts)
+    return _by_rows(reduce, values, starts, counts)
+
+
+def _is_exact_sum(values: Array, counts: Array) -> bool:
+    """True if the sums of runs of integers, [V], fit into 64 bits."""
+    if values.dtype.kind not in "iu" or not len(values):
+        return True
+    largest = max(-int(values.min()), int(values.max()))
+    return largest * int(counts.max()) < 2**63
 
 
 def _sum_dtype(values: Array) -> Any:
@@ -127,42 +221,59 @@ def _sum_dtype(values: Array) -> Any:
     return np.int64 if values.dtype.kind == "b" else values.dtype
 
 
-def _sums(values: Array, counts: Array) -> Array:
-    """Sum of each episode, added up from the first value to the last, as `sum` does."""
-    episodes = np.repeat(np.arange(len(counts)), counts)
-    return np.bincount(episodes, values.astype(np.float64), len(counts))
+def _sums(values: Array, starts: Array, counts: Array) -> Array:
+    """Sum of each run, added up from the first value to the last, as `sum` does."""
+    if values.dtype.kind != "f":
+        return np.add.reduceat(values.astype(np.int64), starts)
+    runs = np.repeat(np.arange(len(counts)), counts)
+    return np.bincount(runs, values, len(counts))
 
 
-def _means(values: Array, counts: Array) -> Array:
-    """Mean of each episode, added up pairwise, as `np.mean` does."""
-    means = np.zeros(len(counts))
-    starts = np.cumsum(counts) - counts
-    numbers = values.astype(np.float64)
-    for count in np.unique(counts[counts > 0]).tolist():
+def _exact_sums(values: Array, starts: Array, counts: Array) -> Array:
+    """Sum of each run, rounded once, as `math.fsum` does."""
+    sums = values.astype(np.float64)[starts] + 0.0  # of runs with a single value; never -0.0
+    for run in np.flatnonzero(counts > 1).tolist():
+        sums[run] = math.fsum(values[starts[run] : starts[run] + counts[run]].tolist())
+    return sums
+
+
+def _extremes(reduce: Any, values: Array, starts: Array, counts: Array) -> Array:
+    """Smallest or largest value of each run."""
+    extremes: Array = _EXTREMES[reduce].reduceat(values, starts)
+    if values.dtype.kind != "f":
+        return extremes
+    depends_on_order = (values == 0) & np.signbit(values)  # -0.0 equals 0.0
+    if reduce in _OF_SCALARS:
+        depends_on_order |= np.isnan(values)
+    if depends_on_order.any():
+        runs = np.unique(np.searchsorted(starts, np.flatnonzero(depends_on_order), side="right") - 1)
+        for run in runs.tolist():
+            extremes[run] = reduce(values[starts[run] : starts[run] + counts[run]].tolist())
+    return extremes
+
+
+def _by_rows(reduce: Any, values: Array, starts: Array, counts: Array) -> Array:
+    """Reduction of each run by a function of NumPy, of all runs of one length at once."""
+    numbers = values if reduce is np.sum else values.astype(np.float64)
+    is_count = reduce is np.sum and numbers.dtype.kind == "b"
+    result = np.zeros(len(counts), np.int64 if is_count else numbers.dtype)
+    for count in np.unique(counts).tolist():
         chosen = np.flatnonzero(counts == count)
         places = consecutive(starts[chosen], counts[chosen]).reshape(len(chosen), count)
-        means[chosen] = numbers[places].mean(axis=1)
-    return means
+        result[chosen] = reduce(numbers[places], axis=1)
+    return result
 
 
-def _extremes(choose: np.ufunc) -> Callable[[Array, Array], Array]:
-    """Function that returns the smallest or largest value of each episode."""
-
-    def chosen(values: Array, counts: Array) -> Array:
-        having = np.flatnonzero(counts)
-        starts = (np.cumsum(counts) - counts)[having]
-        result = np.zeros(len(counts))
-        result[having] = choose.reduceat(values, starts)
-        return result
-
-    return chosen
-
-
-_FAST: dict[Any, Callable[[Array, Array], Array]] = {
-    sum: _sums,
-    np.mean: _means,
-    min: _extremes(np.minimum),
-    np.min: _extremes(np.minimum),
-    max: _extremes(np.maximum),
-    np.max: _extremes(np.maximum),
+_EXTREMES: Final[dict[Any, np.ufunc]] = {
+    min: np.minimum,
+    np.min: np.minimum,
+    np.amin: np.minimum,
+    max: np.maximum,
+    np.max: np.maximum,
+    np.amax: np.maximum,
 }
+_OF_SCALARS: Final[frozenset[Any]] = frozenset({sum, math.fsum, min, max})
+_OF_ALL_NUMBERS: Final[frozenset[Any]] = frozenset(
+    {np.sum, np.mean, np.std, np.var, np.median, np.min, np.max, np.amin, np.amax}
+)
+"""Functions that reduce arrays to one number."""

@@ -1,7 +1,5 @@
 """Aggregation of the events of one environment to statistics of its episodes."""
 
-import functools
-import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,7 +15,7 @@ from maze_pl.core.histogram import number_array
 from maze_pl.events import topics
 from maze_pl.events.attribute_values import plain, widened
 from maze_pl.events.event_names import group_label, topic_name
-from maze_pl.events.folding import DISTRIBUTION, MOST_KEPT_STEPS, Fold, Kept, running_form
+from maze_pl.events.folding import DISTRIBUTION, MOST_KEPT_STEPS, Fold, Kept, running_form, tell_of_kept_values
 from maze_pl.events.pubsub import EventRecord
 from maze_pl.events.topics import (
     ZERO_OF_NOTHING,
@@ -28,10 +26,10 @@ from maze_pl.events.topics import (
     declarations,
 )
 
-_LOGGER: Final = logging.getLogger(__name__)
 _NAMED_BY_TYPE: Final = frozenset({str, int, bool, float, type(None), np.int64, np.int32})
 """Types whose equal values have the same label; those of equal tuples may differ."""
 _Columns = dict[str | None, list[Any]]
+_FoldedName = str | tuple[str | None] | None
 
 
 class EventGroup(NamedTuple):
@@ -41,12 +39,13 @@ class EventGroup(NamedTuple):
         steps: Step of each event, counted from the last time that steps were folded.
         columns: Input of the step statistics -> its values, one for each event.
         folded: Output name of an episode statistic -> state of its running form over all earlier
-            steps; empty if none were folded since the group began.
+            steps; empty if none were folded since the first event. If the events carry arrays,
+            `(output name,)` of a step statistic -> the zeros of a step without events.
     """
 
     steps: list[int]
     columns: _Columns
-    folded: dict[str | None, Any]
+    folded: dict[_FoldedName, Any]
 
 
 class _Values:
@@ -179,9 +178,11 @@ class EpisodeStatistics:
 
     def _values_of(self, declaration: EventDeclaration, group: EventGroup) -> dict[str | None, Any]:
         """Episode statistics of a group at the end of the episode, by output name."""
-        if self._n_folded:
+        if not self._n_folded:
+            return episode_values(declaration, group.steps, group.columns, self._n_steps)
+        if group.folded:
             return folded_values(declaration, group.folded)
-        return episode_values(declaration, group.steps, group.columns, self._n_steps)
+        return values_without_events(declaration, self._n_folded)
 
     def reset(self) -> None:
         """Drop the running episode and begin another one."""
@@ -196,7 +197,8 @@ class EpisodeStatistics:
         """Replace the values of all complete steps by the states of running forms."""
         for of_event in self._values.values():
             for group in of_event.groups.values():
-                fold_steps(of_event.declaration, group, self._n_steps, self._n_folded)
+                if group.steps or group.folded:  # the first event tells the shape of the zeros before it
+                    fold_steps(of_event.declaration, group, self._n_steps, self._n_folded)
         for key, column in self._passed_on.items():
             if column:
                 self._distributions[key] = DISTRIBUTION.add(self._distributions.get(key), column)
@@ -244,13 +246,18 @@ def episode_values(
     by_step = _by_step(declaration, steps, columns, n_steps)
     result: dict[str | None, Any] = {}
     for statistic in declaration.episode:
-        values, reduce = by_step[statistic.input_name], statistic.reduce
-        if not values and reduce not in ZERO_OF_NOTHING:
-            continue
         with declaration.reducing("episode", statistic):
-            value = number_array(values) if reduce is None else as_number(reduce(widened(values)))
+            value = episode_value(statistic.reduce, by_step[statistic.input_name])
+        if value is not None:
             result[statistic.output_name] = value
     return result
+
+
+def episode_value(reduce: Reducer, values: Sequence[Any]) -> float | np.ndarray | None:
+    """Reduce the step statistics of an episode; None without any, except for counts and sums."""
+    if not values and reduce not in ZERO_OF_NOTHING:
+        return None
+    return number_array(values) if reduce is None else as_number(reduce(widened(values)))
 
 
 def fold_steps(declaration: EventDeclaration, group: EventGroup, n_steps: int, n_before: int) -> None:
@@ -264,22 +271,41 @@ def fold_steps(declaration: EventDeclaration, group: EventGroup, n_steps: int, n
     """
     by_step = _by_step(declaration, group.steps, group.columns, n_steps)
     n_missing = 0 if group.folded else n_before  # steps before the first event of the group
+    for step in declaration.step:
+        if step.reduce is sum:
+            _fit_zeros(group, step.output_name, by_step)
     for statistic in declaration.episode:
         with declaration.reducing("episode", statistic):
             fold, name = _fold_of(declaration, statistic), statistic.output_name
             state = group.folded.get(name)
             if n_missing and declaration.has_zeros(statistic.input_name):
-                state = fold.add_zeros(state, n_missing)
+                state = fold.add_zeros(state, n_missing, group.folded.get((statistic.input_name,), 0))
             values = by_step[statistic.input_name]
             if values and isinstance(fold, Kept):
-                _tell_of_kept_values(declaration.topic, declaration.name, statistic)
+                tell_of_kept_values(declaration.topic, declaration.name, statistic)
             group.folded[name] = fold.add(state, values) if values else state
     group.steps.clear()
     for column in group.columns.values():
         column.clear()
 
 
-def folded_values(declaration: EventDeclaration, folded: Mapping[str | None, Any]) -> dict[str | None, Any]:
+def _fit_zeros(group: EventGroup, name: str | None, by_step: dict[str | None, Sequence[Any]]) -> None:
+    """Give the zeros of steps without events the shape that sums of other steps have.
+
+    Args:
+        group: The events; empty if there are none in these steps.
+        name: Output name of the step statistic.
+        by_step: Output name -> step statistics; the sums are replaced.
+    """
+    if group.steps:
+        zero = _zero_of([by_step[name][step] for step in set(group.steps)])
+        if isinstance(zero, np.ndarray):
+            group.folded.setdefault((name,), zero)
+    elif (name,) in group.folded:
+        by_step[name] = [group.folded[name,]] * len(by_step[name])
+
+
+def folded_values(declaration: EventDeclaration, folded: Mapping[_FoldedName, Any]) -> dict[str | None, Any]:
     """Episode statistics of one event, or of one group of it, from the states of running forms."""
     result: dict[str | None, Any] = {}
     for statistic in declaration.episode:
@@ -312,19 +338,6 @@ def _fold_of(declaration: EventDeclaration, statistic: Statistic) -> Fold:
     return fold or Kept(statistic.reduce)
 
 
-@functools.cache
-def _tell_of_kept_values(topic: type, event: str, statistic: Statistic) -> None:
-    """Warn once that an episode keeps all values of a statistic."""
-    place = f"the episode statistic {statistic.output_name!r} of {topic.__name__}.{event}"
-    if statistic.reduce is None:
-        remedy = "an epoch statistic or a plot needs all of them; only histograms are computed bit by bit"
-    else:
-        name = getattr(statistic.reduce, "__name__", statistic.reduce)
-        remedy = f"{name} needs all of them; declare a maze_pl.events.RunningReducer in its place"
-    cost = f"keeps a value of each step, also of an episode of more than {MOST_KEPT_STEPS:,} steps"
-    _LOGGER.warning(f"{place} {cost}: {remedy}")
-
-
 def _by_step(
     declaration: EventDeclaration, steps: Sequence[int], columns: _Columns, n_steps: int
 ) -> dict[str | None, Sequence[Any]]:
@@ -333,12 +346,19 @@ def _by_step(
     for statistic in declaration.step:
         with declaration.reducing("step", statistic):
             column = columns.get(statistic.input_name, steps)  # if None, they need only be counted
-            by_step[statistic.output_name] = _step_values(statistic.reduce, steps, column, n_steps)
+            by_step[statistic.output_name] = step_values(statistic.reduce, steps, column, n_steps)
     return by_step
 
 
-def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n_steps: int) -> Sequence[Any]:
-    """Step statistics in the order of steps; of all steps if those without events have a value."""
+def step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n_steps: int) -> Sequence[Any]:
+    """Step statistics in the order of steps; of all steps if those without events have a value.
+
+    Args:
+        reduce: The reduction; None keeps the values.
+        steps: [E] step of each event, ascending.
+        column: [E] values of the events.
+        n_steps: Number of steps.
+    """
     if reduce is None:
         return column
     if reduce is len:
@@ -347,7 +367,11 @@ def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n
     if reduce is sum:
         totals: list[Any] = [0] * n_steps
         for step, value in zip(steps, column, strict=True):
-            totals[step] += value
+            totals[step] = totals[step] + value  # not in place: the next array may be of a wider type
+        if np.ndarray in set(map(type, column)):
+            occupied = set(steps)
+            zero = _zero_of([totals[step] for step in occupied])
+            totals = [total if step in occupied else zero for step, total in enumerate(totals)]
         return totals
     by_step = defaultdict[int, list[Any]](list)
     for step, value in zip(steps, column, strict=True):
@@ -356,6 +380,12 @@ def _step_values(reduce: Reducer, steps: Sequence[int], column: Sequence[Any], n
     if reduce in ZERO_OF_NOTHING:
         return [reduced.get(step, 0) for step in range(n_steps)]
     return list(reduced.values())
+
+
+def _zero_of(totals: Sequence[Any]) -> Any:
+    """Sum of a step without events: zeros if all other sums are arrays of one shape, else 0."""
+    is_shaped = set(map(type, totals)) == {np.ndarray} and len({total.shape for total in totals}) == 1
+    return np.zeros_like(totals[0]) if is_shaped else 0
 
 
 def as_number(value: Any) -> float | np.ndarray:

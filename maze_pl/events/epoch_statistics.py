@@ -183,16 +183,20 @@ def _joined_column(
     """
     n_episodes = len(env_steps)
     if len(column.episodes) < n_episodes:
-        missing = np.setdiff1d(np.arange(n_episodes), column.episodes)
-        of_length: dict[int, Any] = {}
-        for n_steps in np.unique(env_steps[missing]).tolist():
-            of_length[n_steps] = values_without_events(declaration, n_steps).get(name)
-        if any(value is not None for value in of_length.values()):
+        is_missing = np.ones(n_episodes, np.bool_)
+        is_missing[column.episodes] = False
+        missing = np.flatnonzero(is_missing)
+        lengths, length_of = np.unique(env_steps[missing], return_inverse=True)
+        of_length = [values_without_events(declaration, n_steps).get(name) for n_steps in lengths.tolist()]
+        if column.counts is None and all(isinstance(value, float) for value in of_length):
+            numbers = np.empty(n_episodes)
+            numbers[column.episodes] = column.values
+            numbers[missing] = np.array(of_length, np.float64)[length_of]
+            return numbers.tolist()
+        if any(value is not None for value in of_length):
             values = dict(column.per_episode())
-            values |= {
-                place: of_length[n_steps]
-                for place, n_steps in zip(missing.tolist(), env_steps[missing].tolist(), strict=True)
-            }
+            for place, length in zip(missing.tolist(), length_of.tolist(), strict=True):
+                values[place] = of_length[length]
             return _join([values[place] for place in sorted(values) if values[place] is not None])
     if not len(column.values):
         return None

@@ -7,6 +7,7 @@ Only folders in the run directory are cut, as they belong to the run alone; see 
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,8 @@ EventLogEnds = dict[str, dict[str, int | str]]
 EVENT_LOG_ENDS: Final = "event_log_ends"
 """Key in the state of data modules."""
 _START: Final = b"episode_id,episode_started,env_time"
-_PARQUET_PART: Final = re.compile(r"\d{20}-[0-9a-f]{32}\.parquet")
+_N_DIGITS: Final = 20
+_PARQUET_PART: Final = re.compile(rf"\d{{{_N_DIGITS}}}-[0-9a-f]{{32}}\.parquet")
 
 
 def event_log_ends(folders: Iterable[str]) -> EventLogEnds:
@@ -50,6 +52,16 @@ def last_ends(ends_of_ranks: Iterable[EventLogEnds]) -> EventLogEnds:
     return last
 
 
+def log_folders(ends: EventLogEnds) -> list[str]:
+    """Return the paths of the folders whose ends are known; none outside of a run.
+
+    Args:
+        ends: Result of `event_log_ends`.
+    """
+    run_dir = _run_dir()
+    return [] if run_dir is None else [str(run_dir / folder) for folder in ends]
+
+
 def cut_event_logs(ends: EventLogEnds) -> None:
     """Remove the rows of the run directory's event logs that were written after a checkpoint.
 
@@ -67,10 +79,7 @@ def cut_event_logs(ends: EventLogEnds) -> None:
             if _is_csv(path):
                 _cut(path, int(tables.get(path.name, 0)))
             elif _is_parquet(path):
-                last = str(tables.get(path.name, ""))
-                for part in _parts(path):
-                    if part > last:
-                        (path / part).unlink()
+                _cut_parts(path, str(tables.get(path.name, "")))
 
 
 def _run_dir() -> Path | None:
@@ -119,3 +128,23 @@ def _cut(path: Path, n_bytes: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing the file releases it
         if file.seek(0, os.SEEK_END) > n_bytes:
             file.truncate(n_bytes)
+
+
+def _cut_parts(path: Path, saved_end: str) -> None:
+    """Remove the Parquet files of a table that were written after a checkpoint.
+
+    If the clock of this machine is behind that of the machine that wrote the others, these are numbered from 0
+    on, in their order, so that they sort before those that will be written now.
+
+    Args:
+        path: Folder of the table.
+        saved_end: Name of the last file at the time of the checkpoint, which may have another number since.
+    """
+    parts = sorted(_parts(path))
+    end = next((part for part in parts if part[_N_DIGITS:] == saved_end[_N_DIGITS:]), saved_end)
+    kept = [part for part in parts if part <= end]
+    for part in parts[len(kept) :]:
+        (path / part).unlink()
+    if kept and kept[-1] >= f"{time.time_ns():0{_N_DIGITS}}":
+        for number, part in enumerate(kept):
+            (path / part).rename(path / f"{number:0{_N_DIGITS}}{part[_N_DIGITS:]}")

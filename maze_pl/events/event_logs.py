@@ -5,7 +5,6 @@ Actions are not included; recorded trajectories hold them. Rewards are included 
 """
 
 import csv
-import errno
 import fcntl
 import importlib.util
 import io
@@ -60,7 +59,7 @@ class EventLogWriter(Subscriber):
     def write_pending(self) -> str | None:
         """Write pending events before a checkpoint is written, from which a run may be resumed.
 
-        Does nothing by default.
+        Does nothing by default. It is also called in a temporary environment that is made to look at it.
 
         Returns:
             Folder of `EventLogFiles` in which a resumed run removes the rows after its checkpoint, see
@@ -211,9 +210,13 @@ def _append(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) ->
             if room < len(line) <= _PAGE:
                 content += b"\n" * room
             content += line
-        if file.write(content) != len(content):
+        try:
+            written = 0
+            while written < len(content):  # at a limit, a part is written, and then the error is raised
+                written += file.write(content[written:])
+        except OSError:
             file.truncate(end)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise
 
 
 def _drop_incomplete_row(file: BinaryIO) -> None:
@@ -249,6 +252,6 @@ def _add_part(path: Path, columns: dict[str, str], rows: list[tuple[Any, ...]]) 
             arrays[name] = pa.array(texts if kind == "string" else values).cast(kind)  # refuses what would lose digits
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"{path.stem}: the attribute {name!r} is declared as {declared}: {error}") from error
-    part = f"{time.time_ns():020}-{uuid.uuid4().hex}.parquet"  # sorted by time
+    part = f"{time.time_ns():020}-{uuid.uuid4().hex}.parquet"  # sorted by time; see `cut_event_logs`
     with deferred_files().replaced(path / part) as unfinished:
         parquet.write_table(pa.table(arrays), unfinished)

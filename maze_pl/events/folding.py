@@ -1,5 +1,7 @@
 """Running forms of reductions, so that an episode without end needs a bounded amount of memory."""
 
+import functools
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,7 +11,9 @@ import numpy as np
 
 from maze_pl.core.histogram import Histogram, number_array
 from maze_pl.events.attribute_values import widened
+from maze_pl.events.topics import Statistic
 
+_LOGGER: Final = logging.getLogger(__name__)
 MOST_KEPT_STEPS: Final = 10_000
 """Number of environment steps whose values an episode keeps; of more steps, statistics are folded."""
 
@@ -50,10 +54,10 @@ class Fold(ABC):
     def add(self, state: Any, values: Sequence[Any]) -> Any:
         """State after more values, at least one; the previous state is None if there were none."""
 
-    def add_zeros(self, state: Any, n: int) -> Any:
-        """State after n zeros, for steps without events."""
+    def add_zeros(self, state: Any, n: int, zero: Any = 0) -> Any:
+        """State after n zeros, for steps without events; `zero` is 0, or an array of zeros."""
         for n_before in range(0, n, MOST_KEPT_STEPS):
-            state = self.add(state, [0] * min(MOST_KEPT_STEPS, n - n_before))
+            state = self.add(state, [zero] * min(MOST_KEPT_STEPS, n - n_before))
         return state
 
     @abstractmethod
@@ -65,7 +69,7 @@ class _Count(Fold):
     def add(self, state: int | None, values: Sequence[Any]) -> int:
         return (state or 0) + len(values)
 
-    def add_zeros(self, state: int | None, n: int) -> int:
+    def add_zeros(self, state: int | None, n: int, zero: Any = 0) -> int:
         return (state or 0) + n
 
     def result(self, state: int) -> int:
@@ -78,8 +82,8 @@ class _Sum(Fold):
     def add(self, state: Any, values: Sequence[Any]) -> Any:
         return sum(widened(values), 0 if state is None else state)
 
-    def add_zeros(self, state: Any, n: int) -> Any:
-        return 0 if state is None else state
+    def add_zeros(self, state: Any, n: int, zero: Any = 0) -> Any:
+        return zero if state is None else state
 
     def result(self, state: Any) -> Any:
         return state
@@ -99,8 +103,8 @@ class _Extreme(Fold):
         chosen = self._choose(values)
         return chosen if state is None else self._choose([state, chosen])
 
-    def add_zeros(self, state: Any, n: int) -> Any:
-        return self.add(state, [0])
+    def add_zeros(self, state: Any, n: int, zero: Any = 0) -> Any:
+        return self.add(state, [zero])
 
     def result(self, state: Any) -> Any:
         return state
@@ -121,7 +125,7 @@ class _ExactSum(Fold):
                 total = float(np.sum(terms))
         return [total] if not math.isfinite(total) else parts or [0.0]
 
-    def add_zeros(self, state: list[float] | None, n: int) -> list[float]:
+    def add_zeros(self, state: list[float] | None, n: int, zero: Any = 0) -> list[float]:
         return state or [0.0]
 
     def result(self, state: list[float]) -> float:
@@ -135,9 +139,9 @@ class _Mean(Fold):
         count, parts = state or (0, None)
         return [count + _flat(values).size, _EXACT_SUM.add(parts, values)]
 
-    def add_zeros(self, state: list[Any] | None, n: int) -> list[Any]:
+    def add_zeros(self, state: list[Any] | None, n: int, zero: Any = 0) -> list[Any]:
         count, parts = state or (0, None)
-        return [count + n, _EXACT_SUM.add_zeros(parts, n)]
+        return [count + n * np.size(zero), _EXACT_SUM.add_zeros(parts, n)]
 
     def result(self, state: list[Any]) -> float:
         count, parts = state
@@ -164,8 +168,8 @@ class _Variance(Fold):
             squares = float(np.square(numbers - mean).sum())
         return self._combined(state, numbers.size, mean, squares)
 
-    def add_zeros(self, state: list[Any] | None, n: int) -> list[Any]:
-        return self._combined(state, n, 0.0, 0.0)
+    def add_zeros(self, state: list[Any] | None, n: int, zero: Any = 0) -> list[Any]:
+        return self._combined(state, n * np.size(zero), 0.0, 0.0)
 
     def result(self, state: list[Any]) -> float:
         count, _, squares = state
@@ -187,8 +191,8 @@ class _Distribution(Fold):
     def add(self, state: list[Any] | None, values: Sequence[Any]) -> list[Any]:
         return self._merged(state, Histogram.of(values))
 
-    def add_zeros(self, state: list[Any] | None, n: int) -> list[Any]:
-        return self._merged(state, Histogram(np.zeros(1, np.int64), np.array([n])))
+    def add_zeros(self, state: list[Any] | None, n: int, zero: Any = 0) -> list[Any]:
+        return self._merged(state, Histogram(np.zeros(1, np.int64), np.array([n * np.size(zero)])))
 
     def result(self, state: list[Any]) -> Histogram:
         return Histogram(*state)
@@ -250,6 +254,19 @@ def running_form(reduce: Callable[..., Any]) -> Fold | None:
     if isinstance(reduce, RunningReducer):
         return _OfUser(reduce)
     return _FOLDS.get(reduce)
+
+
+@functools.cache
+def tell_of_kept_values(topic: type, event: str, statistic: Statistic) -> None:
+    """Warn once that an episode keeps all values of a statistic."""
+    place = f"the episode statistic {statistic.output_name!r} of {topic.__name__}.{event}"
+    if statistic.reduce is None:
+        remedy = "an epoch statistic or a plot needs all of them; only histograms are computed bit by bit"
+    else:
+        name = getattr(statistic.reduce, "__name__", statistic.reduce)
+        remedy = f"{name} needs all of them; declare a maze_pl.events.RunningReducer in its place"
+    cost = f"keeps a value of each step, also of an episode of more than {MOST_KEPT_STEPS:,} steps"
+    _LOGGER.warning(f"{place} {cost}: {remedy}")
 
 
 def _flat(values: Sequence[Any]) -> np.ndarray:

@@ -76,7 +76,7 @@ def define_episode_stats(
     """Compute a statistic of the step statistics of an episode.
 
     A step without such an event counts as 0 if the step statistic is a count or a sum, and is left
-    out otherwise.
+    out otherwise. If other events of the episode carry arrays of one shape, their `sum` is zeros of this shape.
 
     Args:
         reduce_function: Receives the list of the episode's step statistics. None keeps them all,

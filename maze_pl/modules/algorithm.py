@@ -313,7 +313,7 @@ class AlgorithmModule(RunModule):
 
     def setup(self, stage: str) -> None:
         """Forget the previous run; refuse data and networks that do not fit."""
-        self._optimizer_options.start_run()
+        self._learning_rates.start_run()
         super().setup(stage)
         if stage == "fit" and self._trainer is not None and self.actor_critic is not None:
             require_critic(type(self).__name__, self.critic, self.critic_type)
@@ -323,15 +323,14 @@ class AlgorithmModule(RunModule):
         if self.chosen_networks is not None:
             rank_zero_info(f"networks that fit the spaces, as model.networks in YAML:\n{self.chosen_networks}")
         require_fitting_state(self, self.trainer.optimizers, self._loaded_checkpoint, self.trainer.ckpt_path)
+        self._learning_rates.restore(self._loaded_checkpoint)
         self._loaded_checkpoint = {}
         require_length(self.trainer, [*self._learning_rates.schedules, *self._coefficients.names])
         self._learning_rates.refuse_contradiction()
 
     def on_train_start(self) -> None:
-        """Give optimisers the configured options; restore frozen parameters and random generators."""
+        """Restore frozen parameters and random generators; set the first learning rates."""
         restore_frozen(self, self.trainer.optimizers, self._restored, self.trainer.ckpt_path)
-        if not self._schedulers.is_active:
-            self._optimizer_options.restore_options()
         self._modules_at_rest = self._optimizer_options.modules_at_rest()
         for resting in self._modules_at_rest:
             resting.training = False
@@ -385,6 +384,7 @@ class AlgorithmModule(RunModule):
         super().on_save_checkpoint(checkpoint)
         optimized = names_by_group(self, self.trainer.optimizers)
         add_to_checkpoint(checkpoint, optimized=optimized, frozen=frozen_names(self, self.trainer.optimizers))
+        self._learning_rates.save(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state added by `on_save_checkpoint`; build the networks if necessary.

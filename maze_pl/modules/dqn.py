@@ -56,7 +56,8 @@ class DQN(AlgorithmModule):
         double_q: Choose the next action with the networks in training instead of the target networks.
         dueling: Add the values of a state critic, which `networks` must then have.
         epsilon: Probability of a random option while collecting, for each choice: a number or a
-            schedule. None is a linear decay from 1 to 0.05 in the first tenth of the run.
+            schedule. None is a linear decay from 1 to 0.05 in the first tenth of the run, which needs
+            the trainer's `max_epochs`.
         target_update_interval: Updates between two updates of the target networks.
         tau: Fraction by which the target networks move towards the networks in each update of them;
             1 copies the networks. A number or a schedule.
@@ -120,6 +121,7 @@ class DQN(AlgorithmModule):
     ) -> None:
         check_fraction(gamma=gamma)
         check_at_least(1, target_update_interval=target_update_interval)
+        self._has_default_epsilon = epsilon is None
         epsilon = Linear(1.0, 0.05, until=0.1) if epsilon is None else epsilon
         # Set first: the networks may be made in super().__init__, which reads them.
         self.dueling = dueling
@@ -177,7 +179,14 @@ class DQN(AlgorithmModule):
         self.target = target_copy(self.networks)
 
     def on_fit_start(self) -> None:
-        """Warn if the weights have too few digits for target networks to follow."""
+        """Warn if the weights have too few digits for target networks to follow.
+
+        Raises:
+            ValueError: The length of the run is unknown, which schedules need.
+        """
+        if self._has_default_epsilon and self.trainer.max_epochs in (None, -1):
+            came = "DQN's default epsilon falls over a tenth of the run, whose length is unknown"
+            raise ValueError(f"{came}: set trainer.max_epochs, or model.epsilon to a number")
         super().on_fit_start()
         warn_of_rounding(self.target, self.value_of("tau"))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytorch_lightning.utilities import rank_zero_warn
 from torch.optim import Optimizer
 
+from maze_pl.core.checkpoint import GroupSettings, add_to_checkpoint, checkpoint_entry
 from maze_pl.core.checks import check_not_negative, check_positive
 from maze_pl.modules.optimization.optimizer_options import OptimizerOptions
 from maze_pl.modules.schedulers import Schedulers
@@ -16,8 +20,32 @@ if TYPE_CHECKING:
     from maze_pl.modules.algorithm import AlgorithmModule
 
 
+@dataclass(slots=True)
+class _GroupRate:
+    """Learning rate of a parameter group.
+
+    Attributes:
+        assigned: The rate that the group was given last; None if it was given none yet.
+        by_callback: The rate that a callback has set since; None if none has.
+        by_options: The rate that the options gave then, unless it was 0.
+    """
+
+    assigned: float | None = None
+    by_callback: float | None = None
+    by_options: float | None = None
+
+    @property
+    def saved(self) -> list[float | None]:
+        """The attributes, for checkpoints."""
+        every = self.assigned, self.by_callback, self.by_options
+        return [None if rate is None else float(rate) for rate in every]
+
+
 class LearningRates:
     """Learning rates by the options of an algorithm, or by learning-rate schedulers where there are some.
+
+    A rate that a callback sets in `param_groups` replaces that of the options until these give the group
+    another one; while they give it 0, it is 0. Rates that follow a schedule cannot be replaced.
 
     Args:
         module: The algorithm.
@@ -54,6 +82,8 @@ class LearningRates:
         self._is_linear = lr_schedule == "linear"
         self._options = options
         self._schedulers = schedulers
+        self._rates: dict[int, _GroupRate] = {}  # by identity of a group's first parameter
+        self._warned = False
 
     @property
     def is_scheduled(self) -> bool:
@@ -85,6 +115,52 @@ class LearningRates:
             return self._module.lr
         return value_at("lr", self._coefficient, run_progress(self._module.trainer), check_not_negative)
 
+    # ------------------------------------------------------------------------------------------------------ a run
+
+    def start_run(self) -> None:
+        """Forget the optimisers of the previous run."""
+        self._options.start_run()
+        self._rates = {}
+        self._warned = False
+
+    def save(self, checkpoint: dict[str, Any]) -> None:
+        """Add the settings of parameter groups to a checkpoint, to tell what callbacks have changed.
+
+        Args:
+            checkpoint: The checkpoint.
+        """
+        if self._schedulers.is_active:  # they may change any option
+            return
+        every: list[list[GroupSettings]] = []
+        for optimizer in self._module.trainer.optimizers:
+            every.append([])
+            for group, options in self._followers(optimizer):
+                rate = self._rates.get(_identity(group), _GroupRate())
+                every[-1].append({"rates": rate.saved, "options": dict(options)})
+        add_to_checkpoint(checkpoint, group_settings=every)
+
+    def restore(self, checkpoint: dict[str, Any]) -> None:
+        """Prepare to continue from a checkpoint, before its state of the optimisers is loaded.
+
+        Options that have another value in this configuration than in that of the checkpoint are
+        changed in the checkpoint; others remain, as callbacks may have set them.
+
+        Args:
+            checkpoint: The checkpoint; empty for a new run.
+        """
+        states = checkpoint.get("optimizer_states", [])
+        if not states or self._schedulers.is_active:
+            return
+        entry = checkpoint_entry(checkpoint) or {}
+        every = entry.get("group_settings") or [[] for _ in states]
+        for optimizer, state, saved in zip(self._module.trainer.optimizers, states, every, strict=False):
+            self._options.restore_options(optimizer, state["param_groups"], [one["options"] for one in saved])
+            rates = [_GroupRate(*one["rates"]) for one in saved]
+            for index, group in enumerate(optimizer.param_groups):
+                self._rates[_identity(group)] = rates[index] if index < len(rates) else _GroupRate()
+
+    # ---------------------------------------------------------------------------------------------------- a batch
+
     def start_batch(self) -> None:
         """Determine the learning rates of a batch, and record them."""
         learning_rate = self.current
@@ -92,6 +168,7 @@ class LearningRates:
         if self._schedulers.is_active:
             self._record_first_groups()
         else:
+            self._follow_all()
             self._record(learning_rate)
 
     def _record_first_groups(self) -> None:
@@ -106,18 +183,25 @@ class LearningRates:
 
     def _record(self, learning_rate: float) -> None:
         """Record the learning rate, and those of the parameters with separate options."""
-        self._module.record("learning_rate", learning_rate)
-        for optimizer in self._module.trainer.optimizers:
+        optimizers = self._module.trainer.optimizers
+        by_callback = None
+        if optimizers:
+            by_callback = self._rates.get(_identity(optimizers[0].param_groups[0]), _GroupRate()).by_callback
+        self._module.record("learning_rate", learning_rate if by_callback is None else by_callback)
+        for optimizer in optimizers:
             for group in optimizer.param_groups:
                 if "pattern" in group:
-                    self._module.record(f"learning_rate_{group['name']}", self._of_group(group, learning_rate))
+                    self._module.record(f"learning_rate_{group['name']}", group["lr"])
 
     def set_next(self) -> None:
         """Set the learning rates of the next batch, so that callbacks see them before it starts."""
         trainer = self._module.trainer
         if self.schedules and run_progress(trainer) == 1.0:  # they need no value for another batch
             return
-        for optimizer in trainer.optimizers:
+        self._follow_all()
+
+    def _follow_all(self) -> None:
+        for optimizer in self._module.trainer.optimizers:
             if self._module.sets_learning_rates_of(optimizer):
                 self.follow(optimizer)
 
@@ -127,8 +211,9 @@ class LearningRates:
             return
         learning_rate = self.current
         is_ours = self._module.sets_learning_rates_of(optimizer)
-        for group in self._followers(optimizer):
-            group["lr"] = self._of_group(group, learning_rate) if is_ours else learning_rate
+        for group, options in self._followers(optimizer):
+            rate = self._of_group(group, learning_rate) if is_ours else learning_rate
+            self._assign(group, rate, options.get("lr"))
 
     def set_rates(self, optimizer: Optimizer, index: int) -> None:
         """Set the learning rates of an optimiser's groups for this batch.
@@ -137,15 +222,60 @@ class LearningRates:
             optimizer: The optimiser.
             index: Its index in the algorithm.
         """
-        groups = self._followers(optimizer)
         rates = self._schedulers.rates(index, len(optimizer.param_groups))
-        for group, rate in zip(groups, rates, strict=False):
-            group["lr"] = self._of_group(group, rate)
+        pairs = list(zip(self._followers(optimizer), rates, strict=False))
+        if self._schedulers.is_active:
+            self._schedulers.assign(index, [self._of_group(group, rate) for (group, _), rate in pairs])
+            return
+        for (group, options), rate in pairs:
+            self._assign(group, self._of_group(group, rate), options.get("lr"))
 
-    def _followers(self, optimizer: Optimizer) -> list[dict[str, Any]]:
-        """Return the groups whose learning rates follow the options, all but those of callbacks."""
+    def _followers(self, optimizer: Optimizer) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the groups whose learning rates follow the options, all but those of callbacks.
+
+        Each comes with the options that it was made with, which are unknown for optimisers of users.
+        """
         groups = optimizer.param_groups
-        return groups[: self._options.n_groups(optimizer)]
+        made_with: Sequence[dict[str, Any]] = self._options.made_with(optimizer) or [{} for _ in groups]
+        return list(zip(groups, made_with, strict=False))
+
+    def _assign(self, group: dict[str, Any], rate: float, first: float | None) -> None:
+        """Set the learning rate of a group, unless a callback has set another one.
+
+        Args:
+            group: Entry of `param_groups`.
+            rate: Learning rate by the options.
+            first: Learning rate that the group was made with; None if that is unknown.
+        """
+        known = self._rates.setdefault(_identity(group), _GroupRate(first))
+        if known.assigned is not None and group["lr"] != known.assigned:
+            schedule = self._schedule_of(group)
+            if schedule is None:
+                known.by_callback, known.by_options = group["lr"], None
+            else:
+                self._warn_of_change(group, schedule)
+        if known.by_callback is not None and rate != 0.0:
+            known.by_options = known.by_options or rate
+            if known.by_options == rate:
+                rate = known.by_callback
+            else:
+                known.by_callback = known.by_options = None
+        group["lr"] = known.assigned = rate
+
+    def _schedule_of(self, group: dict[str, Any]) -> str | None:
+        """Return the option by which the learning rate of a group follows a schedule; None if it does not."""
+        lr_of_pattern = self._options.groups[group["pattern"]].lr if "pattern" in group else None
+        if callable(lr_of_pattern):
+            return f"optimizer_groups[{group['pattern']!r}].lr"
+        follows = callable(self._coefficient) and (lr_of_pattern is None or self._is_linear)
+        return self.schedules[0] if follows else None
+
+    def _warn_of_change(self, group: dict[str, Any], schedule: str) -> None:
+        """Warn once that a callback cannot set a rate."""
+        if not self._warned:
+            self._warned = True
+            came = f"a learning rate of {group['lr']:g}, which a callback has set, has no effect"
+            rank_zero_warn(f"{came}: the learning rate follows {schedule}, which sets it before each batch")
 
     def _of_group(self, group: dict[str, Any], rate: float) -> float:
         """Return the learning rate of a group in this batch.
@@ -164,3 +294,8 @@ class LearningRates:
             progress = partial(run_progress, module.trainer)
             rate = self._options.rate(group["pattern"], lr_of_pattern, factor, progress)
         return module.learning_rate_of(part, rate)
+
+
+def _identity(group: dict[str, Any]) -> int:
+    """Identify a group by its first parameter, as loading a state replaces the group."""
+    return id(next(iter(group["params"]), group))

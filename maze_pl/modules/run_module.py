@@ -116,6 +116,8 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         leave_at_exit()
         if stage == "fit" and self._trainer is not None:
             refuse_unsuitable_trainer(self.trainer)
+            if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+                self.trainer.fit_loop.epoch_loop.max_steps = -1  # it limits batches, which take several steps each
             self.check_data_module(getattr(self.trainer, "datamodule", None))
 
     # ----------------------------------------------------------------------------------------------- schedules

@@ -7,6 +7,7 @@ of a run do not depend on that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -42,6 +43,7 @@ class Schedulers:
         self._configs: list[LRSchedulerConfig] = []
         self._replaced: Any = None  # the hook set on this instance, if any
         self._rates: list[list[float]] = []  # by optimiser and group, in the current batch
+        self._assigned: list[list[float]] = []  # those of the steps of this batch, where some may be 0
         self._learning_rate = 0.0
         self._in_batch = False
         self._finished_epoch: int | None = None  # the last one that was finished
@@ -123,6 +125,7 @@ class Schedulers:
         self._learning_rate = learning_rate
         optimizers = self._module.trainer.optimizers if self.is_active else []
         self._rates = [_rates_of(optimizer) for optimizer in optimizers]
+        self._assigned = [list(rates) for rates in self._rates]
         self._in_batch = bool(self._configs)
 
     def rates(self, index: int, n_groups: int) -> list[float]:
@@ -134,6 +137,17 @@ class Schedulers:
         """
         return self._rates[index] if self._rates else [self._learning_rate] * n_groups
 
+    def assign(self, index: int, rates: Sequence[float]) -> None:
+        """Set the learning rates of the groups of an optimiser for the steps of this batch.
+
+        Args:
+            index: Index of the optimiser in the algorithm.
+            rates: Learning rates of its first groups.
+        """
+        groups = self._module.trainer.optimizers[index].param_groups
+        for place, rate in enumerate(rates):
+            groups[place]["lr"] = self._assigned[index][place] = rate
+
     def finish_batch(self) -> None:
         """Step the schedulers that are due after a batch, and after the last batch of an epoch.
 
@@ -144,9 +158,8 @@ class Schedulers:
             return
         self._in_batch = False
         trainer = self._module.trainer
-        for optimizer, rates in zip(trainer.optimizers, self._rates, strict=True):
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
+        for index, optimizer in enumerate(trainer.optimizers):
+            self._give_back(index, optimizer.param_groups)
         if self._counts != [_count(config) for config in self._configs]:
             name = type(self._module).__name__
             remedy = "remove lr_schedulers().step(), or do not return the scheduler from configure_optimizers"
@@ -157,6 +170,12 @@ class Schedulers:
         self._step("step", n_batches)
         if trainer.is_last_batch or n_batches == trainer.num_training_batches:
             self._step("epoch", trainer.current_epoch + 1)
+
+    def _give_back(self, index: int, groups: Sequence[dict[str, Any]]) -> None:
+        """Give groups of an optimiser the rates from before the batch, unless a callback has set others since."""
+        for group, rate, assigned in zip(groups, self._rates[index], self._assigned[index], strict=True):
+            if group["lr"] == assigned:
+                group["lr"] = rate
 
     def finish_epoch(self) -> None:
         """Step the schedulers that monitor a value, which may come from an evaluation.
@@ -224,9 +243,8 @@ class Schedulers:
             self.finish_epoch()
             self._update_states(checkpoint)
         elif self._in_batch:
-            for state, rates in zip(states, self._rates, strict=False):
-                for group, rate in zip(state["param_groups"], rates, strict=True):
-                    group["lr"] = rate
+            for index, state in enumerate(states):
+                self._give_back(index, state["param_groups"])
         known: dict[str, Any] = {**self._restored, **trainer.callback_metrics}
         names = {str(config.monitor) for config in self._configs if config.reduce_on_plateau}
         return {name: float(known[name]) for name in names if name in known}

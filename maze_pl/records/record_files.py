@@ -1,7 +1,7 @@
 """Space records, which hold episodes as agents saw and played them, and their encoding in files.
 
-An encoded episode begins with numbers (see `FIXED`), a description of the spaces (JSON) and the id of the episode.
-The bytes of its arrays follow.
+An encoded episode begins with numbers (see `FIXED`), a description of the spaces (JSON) and the id
+of the episode. The bytes of its arrays follow.
 """
 
 from __future__ import annotations

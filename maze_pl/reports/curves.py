@@ -1,6 +1,6 @@
 """Learning curves: a statistic of runs over env steps or wall clock, with the runs of a group as one band."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -83,13 +83,24 @@ Metrics = dict[Path, dict[str, Column]]
 """Columns of each run, by run directory."""
 
 
-def read_all(groups: Sequence[RunGroup]) -> Metrics:
-    """Read the metrics of all runs.
+def read_all(runs: Iterable[Path]) -> tuple[Metrics, dict[Path, ConfigurationError]]:
+    """Read the metrics of runs.
 
-    Raises:
-        ConfigurationError: A run has no metrics, or they are damaged.
+    Args:
+        runs: Run directories.
+
+    Returns:
+        The metrics of runs that have any, and the fault of each of the others: a `NoMetricsError` if a
+        run has not logged any yet, else its file is damaged.
     """
-    return {run: read_columns(run) for group in groups for run in group.runs}
+    metrics: Metrics = {}
+    faults: dict[Path, ConfigurationError] = {}
+    for run in runs:
+        try:
+            metrics[run] = read_columns(run)
+        except ConfigurationError as error:
+            faults[run] = error
+    return metrics, faults
 
 
 def default_statistics(metrics: Metrics) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.html_parts import Content, Markup, element, folded, missing, section, table
 from maze_pl.reports.run_facts import COMPARISON, read_json, trust_option
+from maze_pl.reports.run_groups import run_names
 from maze_pl.runs.intervals import Interval, estimate
 from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.seed_results import FINAL_FILE
@@ -40,9 +41,9 @@ def interval_text(interval: Interval | Any) -> str:
 def final_section(runs: Sequence[Path]) -> Markup:
     """Return the results of the final evaluation, with intervals over episodes."""
     rows: list[list[Content]] = []
-    for run in runs:
+    for run, name in run_names(runs).items():
         for cells in _final_rows(read_json(run / FINAL_FILE)):
-            rows.append([run.name, *cells] if len(runs) > 1 else cells)
+            rows.append([name, *cells] if len(runs) > 1 else cells)
     if rows:
         named = ["evaluator", "policy", "quantity", *_HEAD]
         if len(runs) > 1:
@@ -94,7 +95,7 @@ def _quantities(episodes: Any) -> dict[str, list[float]]:
 def _last_evaluations(runs: Sequence[Path]) -> list[list[Content]]:
     """Return a row for the last evaluation of each run by each evaluator, from the logged statistics."""
     rows: list[list[Content]] = []
-    for run in runs:
+    for run, run_name in run_names(runs).items():
         columns = _columns(run)
         for name in columns:
             source = name.removesuffix(_RETURN)
@@ -106,7 +107,7 @@ def _last_evaluations(runs: Sequence[Path]) -> list[list[Content]]:
                     _at(columns, f"{source}_BaseEnvEvents/reward/{part}", last) for part in ("std", "episode_count")
                 ]
                 values = [columns["step"][last], columns[name][last], *rest]
-                rows.append([run.name, source, *map(number, values)])
+                rows.append([run_name, source, *map(number, values)])
     return rows
 
 
@@ -130,7 +131,7 @@ def _at(columns: Mapping[str, Any], name: str, index: int) -> float:
 def kpi_section(runs: Sequence[Path]) -> Markup:
     """Return the KPIs of the last evaluation of each run."""
     rows: list[list[Content]] = []
-    for run in runs:
+    for run, run_name in run_names(runs).items():
         columns = _columns(run)
         for name in columns:
             source, found, kpi = name.partition(_KPI)
@@ -138,7 +139,7 @@ def kpi_section(runs: Sequence[Path]) -> Markup:
             if last is not None and _last(columns, name) is not None:
                 mean = float(columns[name][last])
                 shown = "no episode has it" if math.isnan(mean) else number(mean)
-                rows.append([run.name, source, kpi, number(columns["step"][last]), shown])
+                rows.append([run_name, source, kpi, number(columns["step"][last]), shown])
     if rows:
         head = ["run", "source", "KPI", step_units_of(runs), "last mean"]
         return section("KPIs", table(head, rows, 3))

@@ -1,7 +1,6 @@
 """Facts about run directories and other folders that commands have written."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +14,11 @@ from maze_pl.reports.archive_values import archive_values
 from maze_pl.reports.file_facts import Facts, faulty_provenance, file_facts, provenance_facts
 from maze_pl.runs.metrics import METRICS_FILE, read_columns
 from maze_pl.runs.provenance import is_provenance, recorded_provenance
+from maze_pl.runs.run_checkpoints import BEST, CHECKPOINTS, LAST, checkpoint_folders
+from maze_pl.runs.run_lock import lock_holder
 from maze_pl.runs.seed_results import has_ended, read_values
+from maze_pl.system.atomic_files import LOCK_FILE
 
-_LOCK: Final = ".lock"
 _MOST_FILES: Final = 20
 _EPISODES: Final = ("episodes.csv", "trajectories", "event_logs")
 COMPARISON: Final = "comparison.json"
@@ -63,22 +64,10 @@ def run_status(run_dir: Path) -> str:
     """Describe in a few words how far a run has come."""
     if has_ended(run_dir):
         return "ended"
-    process = _writing_process(run_dir)
-    if process is not None:
-        return f"in progress (process {process})"
-    return "stopped before its end"
-
-
-def _writing_process(run_dir: Path) -> int | None:
-    """Return the process that has claimed a run directory if it exists on this machine."""
-    try:
-        process = int((run_dir / _LOCK).read_text(encoding="utf-8"))
-        os.kill(process, 0)
-    except PermissionError:
-        return process
-    except (OSError, ValueError, OverflowError):
-        return None
-    return process
+    process = lock_holder(run_dir)
+    if process is None:
+        return "stopped before its end"
+    return f"in progress (process {process})" if process else "in progress"
 
 
 def trust_option(run_dir: Path) -> str:
@@ -108,15 +97,26 @@ def run_provenance(run_dir: Path) -> Sequence[Provenance]:
     recorded = recorded_provenance(run_dir)
     if recorded:
         return recorded
-    for name in ("last", "best"):
+    checkpoints = _checkpoints(run_dir)
+    for name in (LAST, BEST):
         try:
-            entry = archive_values(run_dir / "checkpoints" / f"{name}.ckpt").get("maze_pl")
+            entry = archive_values(checkpoints[name]).get("maze_pl") if name in checkpoints else None
         except (OSError, ValueError):
             continue
         provenance = entry.get("provenance") if isinstance(entry, dict) else None
         if is_provenance(provenance):
             return [provenance]
     return []
+
+
+def _checkpoints(run_dir: Path) -> dict[str, Path]:
+    """Return the checkpoints of a run by name; those in folders that its configuration names take precedence."""
+    try:
+        folders = checkpoint_folders(run_dir)
+    except ConfigurationError:  # of a damaged configuration
+        folders = [run_dir / CHECKPOINTS]
+    files = [path for folder in folders for path in sorted(folder.glob("*.ckpt"))]
+    return {path.stem: path for path in files}
 
 
 def folder_facts(folder: Path) -> Facts:
@@ -142,7 +142,7 @@ def folder_facts(folder: Path) -> Facts:
     if (folder / COMPARISON).is_file() and not is_run(folder):
         return {"folder": str(folder), "kind": "comparison of policies", "files": _files(folder)}
     (run_dir,) = runs_in(folder)
-    checkpoints = {path.stem: f"{path.stat().st_size:,} bytes" for path in sorted(folder.glob("checkpoints/*.ckpt"))}
+    checkpoints = {name: f"{path.stat().st_size:,} bytes" for name, path in _checkpoints(folder).items()}
     return {
         "folder": str(folder),
         "kind": "run directory",
@@ -191,7 +191,7 @@ def _run_line(run_dir: Path) -> str:
 
 def _files(folder: Path) -> list[Any]:
     """List files of a folder, the first ones by name."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _LOCK)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != LOCK_FILE)
     names = [path.relative_to(folder).as_posix() for path in paths[:_MOST_FILES]]
     n_more = len(paths) - len(names)
     return [*names, f"and {n_more} more"] if n_more else names

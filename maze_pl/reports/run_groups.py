@@ -1,17 +1,17 @@
-"""Groups of runs: those that differ only in their seed belong together."""
+"""Groups of runs, those that differ only in their seed, and names by which runs and groups are told apart."""
 
-import copy
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.pieces import CALL_OPTIONS, RUN_CONFIG
-from maze_pl.config.search_path import ConfigurationError, read
+from maze_pl.config.learned_options import learned_options
+from maze_pl.runs.short_paths import shortest_ending
 
-_NOT_COMPARED: Final = ("seed_everything", *CALL_OPTIONS)
-_LENGTHS: Final = ("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time", "default_root_dir")
+_LENGTHS: Final = ("early_stopping", "stop_at_return")  # options that only end training
+_LENGTHS_OF_TRAINER: Final = ("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time")
 _MOST_DIFFERENCES: Final = 3
 _MOST_LETTERS: Final = 60
 _ABSENT: Final = "(absent)"
@@ -53,20 +53,21 @@ def grouped_runs(runs: Sequence[Path]) -> list[RunGroup]:
     return groups
 
 
+def run_names(runs: Sequence[Path]) -> dict[Path, str]:
+    """Return the name of each run: its last folders, as few as tell it from the others."""
+    paths = {run: os.path.abspath(run) for run in runs}
+    return {run: shortest_ending(path, {*paths.values()} - {path}) for run, path in paths.items()}
+
+
 def _compared(run: Path) -> dict[str, str]:
     """Return the options by which runs are compared, as texts."""
-    content = read(run / RUN_CONFIG)
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{run / RUN_CONFIG} is damaged: it holds no options")
-    content = copy.deepcopy(content)
-    for name in _NOT_COMPARED:
-        content.pop(name, None)
-    if isinstance(content.get("trainer"), dict):
-        for name in _LENGTHS:
-            content["trainer"].pop(name, None)
-    values = _flat(content)
-    values.pop("data.seed", None)
-    return values
+    learned, _ = learned_options(run)
+    for name in _LENGTHS:
+        learned.pop(name, None)
+    trainer = learned.get("trainer")
+    if isinstance(trainer, dict):
+        learned["trainer"] = {key: value for key, value in trainer.items() if key not in _LENGTHS_OF_TRAINER}
+    return _flat(learned)
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

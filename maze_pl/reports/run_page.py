@@ -29,7 +29,7 @@ from maze_pl.reports.html_parts import (
 )
 from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, number
 from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
-from maze_pl.reports.run_groups import RunGroup, grouped_runs
+from maze_pl.reports.run_groups import RunGroup, grouped_runs, run_names
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.provenance import PROVENANCE_FILE, fault_of_file
 from maze_pl.runs.seed_results import read_values
@@ -125,13 +125,27 @@ def _origin(reported: ReportedRuns) -> Markup:
     if (fault := fault_of_file(run)) is not None:
         notes.append(missing(f"Of {PROVENANCE_FILE}, parts are left out: {fault}."))
     if len(reported.runs) > 1:
-        notes.insert(0, element("p", f"of {run.name}, which stands for all runs", class_="muted"))
+        notes[:0] = _configurations(reported.runs)
     try:
         text = (run / "config.yaml").read_text(encoding="utf-8", errors="replace")
         notes.append(folded("the whole configuration", code(text)))
     except OSError:
         notes.append(missing("config.yaml cannot be read."))
     return section("Configuration", facts(values), *notes)
+
+
+def _configurations(runs: Sequence[Path]) -> list[Content]:
+    """Say which of several runs the section is about, and how the configurations of the others differ."""
+    names = run_names(runs)
+    try:
+        groups = grouped_runs(runs)
+    except ConfigurationError as error:
+        return [element("p", f"of {names[runs[0]]}", class_="muted"), missing(str(error))]
+    if len(groups) == 1:
+        return [element("p", f"of {names[runs[0]]}, which stands for all runs", class_="muted")]
+    rows = [[group.name, ", ".join(names[run] for run in group.runs)] for group in groups]
+    text = f"of {names[runs[0]]}. The runs have {len(groups)} different configurations:"
+    return [element("p", text), table(["configuration", "runs"], rows, 2)]
 
 
 def _runs(reported: ReportedRuns) -> Markup:
@@ -141,12 +155,13 @@ def _runs(reported: ReportedRuns) -> Markup:
     results = [read_values(run / METRICS_FILE) for run in reported.runs]
     names = list(dict.fromkeys(name for values in results for name in values))
     rows: list[list[Content]] = []
+    labels = run_names(reported.runs)
     for run, values in zip(reported.runs, results, strict=True):
         provenance = run_provenance(run)
         git = provenance[-1]["git"] if provenance else None
         commit = "" if git is None else str(git.get("commit") or "")[:10]
         cells = [number(values.get(name)) for name in names]
-        rows.append([run.name, run_status(run), commit, *cells])
+        rows.append([labels[run], run_status(run), commit, *cells])
     return section("Runs", table(["run", "status", "commit", *names], rows, 3))
 
 
@@ -155,29 +170,30 @@ def _curves(reported: ReportedRuns) -> Markup:
     from maze_pl.events.display import require_matplotlib
     from maze_pl.reports.curves import read_all
 
-    runs = []
+    names = run_names(reported.runs)
+    metrics, faults = read_all(reported.runs)
     notes: list[Content] = []
-    for run in reported.runs:
-        if (run / METRICS_FILE).is_file():
-            runs.append(run)
-        else:
-            notes.append(missing(f"{run.name} has no metrics.csv yet: it appears after the first epoch."))
+    for run, fault in faults.items():
+        is_new = not (run / METRICS_FILE).exists()
+        text = f"{names[run]} has no metrics.csv yet: it appears after the first epoch." if is_new else str(fault)
+        notes.append(missing(text))
     try:
         require_matplotlib("Curves")
     except ImportError as error:
         return section("Curves", missing(str(error)))
-    if not runs:
+    if not metrics:
         return section("Curves", *notes)
     try:
-        groups = grouped_runs(runs)
-        metrics = read_all(groups)
+        groups = grouped_runs(list(metrics))
     except ConfigurationError as error:
-        return section("Curves", missing(str(error)))
+        return section("Curves", *notes, missing(str(error)))
     charts = _charts(groups, metrics)
     if not charts:
         notes.append(missing("metrics.csv has no values yet."))
     shown = element("div", joined(charts), class_="charts")
-    more = f"maze-pl plot {shlex.quote(str(reported.path))} --statistic NAME"
+    is_folder = all(run.is_relative_to(reported.path) for run in reported.runs)
+    paths = [reported.path] if is_folder else reported.runs
+    more = f"maze-pl plot {shlex.join(map(str, paths))} --statistic NAME"
     return section("Curves", *notes, shown, folded("other statistics", code(more)))
 
 

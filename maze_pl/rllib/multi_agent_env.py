@@ -24,7 +24,8 @@ def observation_space_with_id(space: spaces.Dict, n_agents: int) -> spaces.Dict:
     """
     if n_agents == 1:
         return space
-    return spaces.Dict({**space.spaces, AGENT_ID: spaces.Box(0, np.iinfo(np.int64).max, (), np.int64)})
+    largest = np.iinfo(np.int32).max  # RLlib samples the space, and one more than this must fit into its type
+    return spaces.Dict({**space.spaces, AGENT_ID: spaces.Box(0, largest, (), np.int64)})
 
 
 class StructuredMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]  # RLlib has no types

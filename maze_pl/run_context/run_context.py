@@ -8,7 +8,7 @@ from typing import Any, Final
 from maze_pl.agents import TorchPolicy
 from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, find, read
+from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, as_word, find, read
 from maze_pl.core.actor_id import ActorID
 from maze_pl.migration.documented import TRAINING, fit_options, product, resume_options
 from maze_pl.migration.documented_names import GROUPS
@@ -18,7 +18,7 @@ from maze_pl.run_context.descriptions import Descriptions, importable
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
-from maze_pl.runs.run_directory import new_directory
+from maze_pl.runs.run_directory import has_failed, new_directory
 
 _OF_LISTS: Final = ("wrappers",)  # groups whose value may be a list without being several values
 
@@ -147,6 +147,7 @@ class RunContext:
         elif isinstance(algorithm, dict) and configuration is None:
             root = _root_of(given["algorithm"]) or root
         described = {key: descriptions.of(key, value) for key, value in keys.items()}
+        described = {key: as_word(value) if isinstance(value, str) else value for key, value in described.items()}
         self._objects = descriptions.objects
         is_run = self._run_dir is not None and (self._run_dir / RUN_CONFIG).is_file()
         self.continues = is_run and configuration is None and self._only_completes(groups)
@@ -156,7 +157,8 @@ class RunContext:
         else:
             words = fit_options(groups, described, root)
             if self._run_dir is not None:
-                words += ["--warm-start" if is_run else "--run_dir", str(self._run_dir)]
+                is_start = is_run and not has_failed(self._run_dir)
+                words += ["--warm-start" if is_start else "--run_dir", str(self._run_dir)]
         if self._is_trusted:
             words.append("--trust")
         self._words = words

@@ -12,11 +12,12 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from maze_pl.config.assembling import require_single_run
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import WEIGHTS_ONLY, RunConfiguration, checkpoint_entry, wrapper_statistics
+from maze_pl.runs.run_checkpoints import BEST, LAST, checkpoint_folders, run_checkpoints
 from maze_pl.system.atomic_files import replaced
 from maze_pl.system.deferred_files import deferred_files
 
@@ -25,25 +26,28 @@ if TYPE_CHECKING:
 
 _DAMAGES = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
 """Errors of `zipfile` for damaged archives."""
-BEST: Final = "best"
-LAST: Final = "last"
 
 
-def checkpoint_path(location: str | Path, preference: Sequence[str] = ("best", "last")) -> Path:
+def checkpoint_path(location: str | Path, preference: Sequence[str] = (BEST, LAST)) -> Path:
     """Return the checkpoint file that a path refers to.
 
     Args:
-        location: A checkpoint, or a run directory.
-        preference: Names of a run's checkpoints; the first one that exists is used.
+        location: A checkpoint, or a run directory; its configuration names the folders of its checkpoints.
+        preference: `best`, `last` or both; the first one that exists is used.
 
     Raises:
-        ConfigurationError: There is no such file, or the path is a folder of several runs.
+        ConfigurationError: There is no such file, or no such folder, or the path is a folder of several runs.
     """
-    paths = [Path(location), *(Path(location, "checkpoints", f"{name}.ckpt") for name in preference)]
-    for path in paths:
-        if path.is_file():
-            return path
+    if Path(location).is_file():
+        return Path(location)
     require_single_run(Path(location))
+    places = run_checkpoints(location)
+    remedy = "repeat this in the folder where the run was started, or name a checkpoint file"
+    for name in preference:
+        if places[name].file.is_file():
+            return places[name].file
+        places[name].require_folder(location, remedy)
+    paths = [Path(location), *(places[name].file for name in preference)]
     raise ConfigurationError(f"there is no checkpoint: none of {', '.join(map(str, paths))} is a file")
 
 
@@ -54,7 +58,7 @@ def best_or_last(run_dir: str | Path) -> Path:
         ConfigurationError: Neither exists.
     """
     path = checkpoint_path(run_dir)
-    if path.name == "last.ckpt" and path.parent == Path(run_dir, "checkpoints"):
+    if path != Path(run_dir) and path.stem == LAST:
         reason = "because no evaluation has selected one"
         sys.stderr.write(f"maze-pl: {run_dir} has no best.ckpt, {reason}; using {path}\n")
     return path
@@ -78,12 +82,14 @@ def named_checkpoint(location: str | Path, name: str = BEST) -> Path:
         raise ConfigurationError(f"{location} is a checkpoint: {remedy}")
     if name == LAST:
         return checkpoint_path(location, (LAST,))
-    paths = (Path(name), Path(location, "checkpoints", f"{name}.ckpt"))
+    if Path(name).is_file():
+        return Path(name)
+    require_single_run(Path(location))
+    paths = [folder / f"{name}.ckpt" for folder in checkpoint_folders(location)]
     for path in paths:
         if path.is_file():
             return path
-    require_single_run(Path(location))
-    fault = f"neither {paths[0]} nor {paths[1]} is a file"
+    fault = f"neither {' nor '.join(map(str, [name, *paths]))} is a file"
     raise ConfigurationError(f"there is no checkpoint {name}: {fault}")
 
 

@@ -23,6 +23,7 @@ from maze_pl.config.trust import (
 )
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.runs.run_checkpoints import directory_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,7 +121,7 @@ def _make(
     from maze_pl.config.messages import explain
     from maze_pl.core.class_path import import_class, import_object
 
-    run_dir = _run_directory(path)
+    run_dir = directory_of_run(path)
     if is_trusted:
         extend_import_path(import_folders(run_dir))
         require_modules(node, run_dir)
@@ -132,9 +133,3 @@ def _make(
         return Factory.of(node, Trust() if is_trusted else Trust(frozenset()), objects)(**arguments)
     except ArgumentError as error:
         raise ConfigurationError(f"{path}: {explain(str(error))}") from None  # the message includes the causes
-
-
-def _run_directory(path: str | Path) -> Path:
-    """Return the run directory at a path, or of the checkpoint at a path."""
-    path = Path(path).resolve()
-    return path if path.is_dir() else path.parents[1]

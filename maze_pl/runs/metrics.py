@@ -19,6 +19,10 @@ Column = np.ndarray[Any, np.dtype[np.float64]]
 """Values of a statistic, NaN where a row has none."""
 
 
+class NoMetricsError(ConfigurationError):
+    """A run has not logged any statistics yet."""
+
+
 def read_columns(run: str | Path) -> dict[str, Column]:
     """Read the `metrics.csv` of a run, which may be in progress.
 
@@ -30,20 +34,21 @@ def read_columns(run: str | Path) -> dict[str, Column]:
         being written is left out.
 
     Raises:
-        ConfigurationError: There is no such file, or it is damaged.
+        NoMetricsError: There is no such file, or it is empty.
+        ConfigurationError: It is damaged.
     """
     path = Path(run, METRICS_FILE) if Path(run).is_dir() else Path(run)
     try:
         names, rows = metrics_rows(path.read_bytes())
     except FileNotFoundError:
         remedy = "it appears after the first epoch of `maze-pl fit`"
-        raise ConfigurationError(f"{path} does not exist: {remedy}") from None
+        raise NoMetricsError(f"{path} does not exist: {remedy}") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigurationError(f"{path} {error}") from error
     if not names:
-        raise ConfigurationError(f"{path} is empty: it has no statistics yet")
+        raise NoMetricsError(f"{path} is empty: it has no statistics yet")
     table = np.full((len(rows), len(names)), np.nan)
     for index, cells in enumerate(rows):
         table[index] = [float(cell) if cell else np.nan for cell in cells]

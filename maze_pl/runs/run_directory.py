@@ -1,11 +1,11 @@
 """Run directories: each belongs to one process during training, and no written file is removed."""
 
 import contextlib
-import fcntl
 import math
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -14,11 +14,17 @@ from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
+from maze_pl.config.trust import SOURCE_FOLDERS
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.core.metrics_table import STEP_COLUMN
 from maze_pl.runs.checkpoint import read_checkpoint
 from maze_pl.runs.metrics import read_columns
+from maze_pl.runs.run_checkpoints import BEST, LAST, RunCheckpoint, run_checkpoints
+from maze_pl.runs.run_lock import lock_for_writing
 from maze_pl.system.atomic_files import LOCK_FILE, PART_SUFFIX, RUN_DIR_VARIABLE, remove_parts_below
+
+_RECORDS = (LOCK_FILE, RUN_CONFIG, SOURCE_FOLDERS, "run.log", "command.txt", "provenance.json", "networks")
+"""Files and folders that a run writes before it trains, with its lock."""
 
 
 def is_first_rank() -> bool:
@@ -49,7 +55,7 @@ def run_directory(
     is_first = is_first_rank()
     if experiment is not None and (Path(experiment).is_absolute() or ".." in Path(experiment).parts):
         fault = f"experiment={experiment!r} is not a folder below {OUTPUT_FOLDER}/"
-        remedy = f"use --run_dir for a directory elsewhere, such as --run_dir {experiment}"
+        remedy = f"use --run_dir for a directory elsewhere, such as --run_dir {shlex.quote(experiment)}"
         raise ConfigurationError(f"{fault}; {remedy}")
     if resumed is None and not is_first and RUN_DIR_VARIABLE in os.environ:
         path = Path(os.environ[RUN_DIR_VARIABLE])
@@ -75,6 +81,9 @@ def run_directory(
 def require_empty(path: Path, is_training: bool = True) -> None:
     """Refuse a directory with files, other than the lock of a run.
 
+    A new run may use the directory of a run that has trained nothing. Its records stay, to which the
+    new run appends.
+
     Args:
         path: The directory, which may be missing.
         is_training: Whether the message says how to continue a run in the directory.
@@ -84,14 +93,16 @@ def require_empty(path: Path, is_training: bool = True) -> None:
     """
     if not path.is_dir() or all(file.name == LOCK_FILE for file in path.iterdir()):
         return
+    if is_training and has_failed(path):
+        return
     if not is_training:
         remedy = "choose one that does not exist or is empty"
         raise ConfigurationError(f"the folder {path} is not empty: {remedy}")
     remedy = "choose another one"
     if (path / SWEEP_FILE).is_file():
-        remedy += f", or continue its sweep with `maze-pl sweep --resume {path}`"
+        remedy += f", or continue its sweep with `maze-pl sweep --resume {shlex.quote(str(path))}`"
     elif (path / SEEDS_FILE).is_file() or has_trained(path):
-        remedy += f", or continue its run with `maze-pl fit --resume {path}`"
+        remedy += f", or continue its run with `maze-pl fit --resume {shlex.quote(str(path))}`"
         if not (path / SEEDS_FILE).is_file():
             remedy += f", in Python with RunContext(run_dir={str(path)!r})"
     raise ConfigurationError(f"the run directory {path} is not empty: {remedy}")
@@ -101,6 +112,11 @@ def has_trained(path: Path) -> bool:
     """True if training has written to a directory; a rollout also writes the configuration."""
     has_files = (path / "checkpoints").is_dir() or (path / "run.log").is_file()
     return has_files and (path / RUN_CONFIG).is_file()
+
+
+def has_failed(path: Path) -> bool:
+    """True if a run in a directory has failed or was killed before its first epoch ended, and has left its records."""
+    return has_trained(path) and all(file.name in _RECORDS for file in path.iterdir())
 
 
 def new_directory(experiment: Path, is_made: bool, undo: contextlib.ExitStack) -> Path:
@@ -151,7 +167,7 @@ def _remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def last_checkpoint(run_dir: str, folder: str | None = None, best_folder: str | None = None) -> str | None:
+def last_checkpoint(run_dir: str, places: Mapping[str, RunCheckpoint] | None = None) -> str | None:
     """Return the checkpoint that a run resumes from; None if it has none and starts again.
 
     That is `last.ckpt`. A run that was killed before it wrote the first one resumes from `best.ckpt`,
@@ -160,28 +176,26 @@ def last_checkpoint(run_dir: str, folder: str | None = None, best_folder: str | 
 
     Args:
         run_dir: The run directory.
-        folder: Folder of the last checkpoint; None means `checkpoints` in the run directory.
-        best_folder: Folder of the best one; None means the same.
+        places: Places of `best` and `last`; None means those in the configuration of the run.
 
     Raises:
         ConfigurationError: The folder does not exist, or the run has checkpoints, but no last one,
             although it has trained for longer; or `best.ckpt` cannot be read.
     """
-    if folder is not None and not Path(folder).is_dir():
-        fault = f"--last_checkpoint.dirpath {folder} of the run {run_dir} does not exist"
-        remedy = "resume in the directory where the run was started, or set the option to the folder"
-        raise ConfigurationError(f"{fault}: {remedy}")
-    file = Path(folder or Path(run_dir, "checkpoints"), "last.ckpt")
+    places = run_checkpoints(run_dir) if places is None else places
+    remedy = "resume in the directory where the run was started, or set the option to the folder"
+    places[LAST].require_folder(run_dir, remedy)
+    file = places[LAST].file
     if file.is_file():
         return str(file)
     steps = _logged_steps(run_dir)
-    best = Path(best_folder or Path(run_dir, "checkpoints"), "best.ckpt")
+    best = places[BEST].file
     if best.is_file() and _env_steps(best) >= steps:
         rank_zero_info(f"{run_dir} was stopped before it wrote last.ckpt: it continues from {best}")
         return str(best)
     others = [best] if best.is_file() else sorted(Path(run_dir).rglob("*.ckpt"))
     if others and steps > 0:
-        remedy = f"restore it, or continue from another one with --ckpt_path {others[0]}"
+        remedy = f"restore it, or continue from another one with --ckpt_path {shlex.quote(str(others[0]))}"
         raise ConfigurationError(f"the last checkpoint of {run_dir}, {file}, is missing: {remedy}")
     kept = "no last.ckpt" if others else "no checkpoint"
     rank_zero_info(f"{run_dir} contains {kept} yet: the run starts from the beginning")
@@ -224,7 +238,7 @@ def claimed(path: Path, keeps_lock_file: bool = True) -> Iterator[None]:
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(lock_file.open("a+b", buffering=0))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_for_writing(lock)
         except BlockingIOError:
             lock.seek(0)
             process = f"process {lock.read().decode().strip()} writes to it"

@@ -1,6 +1,7 @@
 """Results of runs that differ only in their seed: read from the directories, summarised, and written."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,8 +22,8 @@ _RETURN: Final = "_BaseEnvEvents/reward/mean"  # after the source
 _KPI: Final = "_BaseEnvEvents/kpi/mean/"
 _AMBIGUOUS: Final = re.compile("(?:kpi/)*return")
 """Names of KPIs that have a prefix, so that all names differ."""
-_ENDED: Final = "ended: "  # a line of `RunSummary`
-_STARTED: Final = "command: "  # a line of `RunRecord`
+_ENDED: Final = re.compile(r"^ended: .*\n.*\nrun directory: ", re.MULTILINE)  # lines of `RunSummary`
+_STARTED: Final = re.compile(r"^command: (?s:.*?)\nrun directory: ", re.MULTILINE)  # lines of `RunRecord`
 
 Status = Literal["not started", "running", "finished", "required return missed", "stopped", "failed"]
 
@@ -69,12 +70,16 @@ class SeedResult:
 
 
 def has_ended(run_dir: Path) -> bool:
-    """Return whether, by its `run.log`, the last command in a run directory has trained to the end."""
+    """Return whether, by its `run.log`, the last command in a run directory has trained to the end.
+
+    The log also holds what an environment prints, which may begin with the same words.
+    """
     try:
         text = (run_dir / "run.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return text.rfind(f"\n{_ENDED}") > text.rfind(_STARTED)
+    ends = list(_ENDED.finditer(text))
+    return bool(ends) and _STARTED.search(text, ends[-1].end()) is None
 
 
 def read_values(metrics: Path) -> dict[str, float]:
@@ -111,7 +116,8 @@ def _values(rows: Sequence[Mapping[str, str]], unit: str) -> dict[str, float]:
             continue
         returns = [float(row[f"{source}{_RETURN}"]) for row in evaluations]
         values[f"{source} return, last"] = returns[-1]
-        values[f"{source} return, best"] = max(returns)
+        known = [value for value in returns if not math.isnan(value)]
+        values[f"{source} return, best"] = max(known, default=math.nan)
         for column, cell in evaluations[-1].items():
             if column.startswith(f"{source}{_KPI}") and cell:
                 name = _name_of_kpi(column.removeprefix(f"{source}{_KPI}"))

@@ -11,9 +11,8 @@ from maze_pl.agents.acting import HasProbabilities
 from maze_pl.agents.best_actions import Action, best_actions, likeliest_actions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array, MazeStatePolicy, Policy, PolicyBatch
-from maze_pl.core.spaces import allowed_entries, environment_action
+from maze_pl.core.spaces import allowed_entries, rollout_action
 from maze_pl.core.spec import Spec
-from maze_pl.search.search_error import SearchError
 from maze_pl.search.simulation import Simulation
 
 
@@ -58,26 +57,20 @@ class PolicyCalls:
                 heads = self._spec.steps[key].action_space.spaces
                 for row, place in enumerate(places):
                     actions[place] = {
-                        head: environment_action(heads[head], values[row]) for head, values in step.action.items()
+                        head: rollout_action(heads[head], values[row]) for head, values in step.action.items()
                     }
         return [actions[place] for place in range(len(simulations))]
 
     def candidates(self, simulations: Sequence[Simulation]) -> list[list[tuple[Action, float]]]:
         """Return the most likely actions in each simulation, with their probabilities.
 
-        For a policy without probabilities they are allowed actions, all equally likely.
-
-        Raises:
-            SearchError: An action is continuous.
+        All heads must be discrete. For a policy without probabilities they are allowed actions, all equally
+        likely.
         """
         found: dict[int, list[tuple[Action, float]]] = {}
         for key, places in _by_step_key(simulations, range(len(simulations))).items():
             batch = self._batch(key, [simulations[place] for place in places])
             space = self._spec.steps[key].action_space
-            continuous = [head for head, part in space.spaces.items() if isinstance(part, spaces.Box)]
-            if continuous:
-                remedy = "only best_of can search continuous actions"
-                raise SearchError(f"head {continuous[0]!r} of sub-step {key!r} is {space[continuous[0]]}: {remedy}")
             if isinstance(self.policy, HasProbabilities):
                 lists = best_actions(self.policy, batch, space, self._temperature, self._max_actions)
             else:

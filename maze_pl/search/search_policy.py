@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.agents.torch_state_critic import StateCritic
@@ -25,6 +27,21 @@ from maze_pl.search.simulation import Simulation
 from maze_pl.search.value_function import ValueFunction
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """The rest of a plan that a search has made in an environment.
+
+    Attributes:
+        episode: Number of the episode.
+        n_acts: Acts in the episode before the first one of the plan.
+        acts: Acts in order, at least one.
+    """
+
+    episode: int
+    n_acts: int
+    acts: list[PlannedAct]
+
+
 class SearchPolicy(EnvPolicy):
     """Policy that tries actions in copies of the environment before it acts.
 
@@ -41,7 +58,8 @@ class SearchPolicy(EnvPolicy):
         gamma: Discount of an environment step, where the critic is used.
 
     Raises:
-        SearchError: The policy is recurrent.
+        SearchError: The policy is recurrent, or an action is continuous where the method needs discrete
+            ones.
     """
 
     def __init__(
@@ -59,6 +77,8 @@ class SearchPolicy(EnvPolicy):
         for one in (policy, rule):
             if isinstance(one, TorchPolicy) and any(one.parts_of(key).state_shapes for key in spec.step_keys):
                 raise SearchError("the policy is recurrent: search keeps no policy states in its simulations")
+        if options.method != "best_of":
+            _require_discrete(spec)
         self.policy = policy
         self.options = options
         self._spec = spec
@@ -68,7 +88,7 @@ class SearchPolicy(EnvPolicy):
         self._critic = critic
         self._gamma = gamma
         self._spare: list[Simulation] = []
-        self._plans: dict[int, list[PlannedAct]] = {}  # by episode
+        self._plans: dict[int, _Plan] = {}  # by environment, so that a plan that is not used up is replaced
 
     def act(
         self,
@@ -83,18 +103,18 @@ class SearchPolicy(EnvPolicy):
         The result depends on the seed, the episode and the number of the act alone, unless the budget is a time.
 
         Raises:
-            SearchError: The environment cannot be copied, or an action is continuous where the method
-                needs discrete ones.
+            SearchError: The environment cannot be copied.
         """
         if batch.envs is None or batch.episode_index is None or batch.n_acts is None:
             raise ValueError("search needs the environments: use it in maze_pl.rollout, compare or a deployment")
         method = self._method(temperature)
         actions = []
         for row, env in enumerate(batch.envs):
+            place = row if batch.env_index is None else int(batch.env_index[row])
             episode, n_acts = int(batch.episode_index[row]), int(batch.n_acts[row])
             observation = {name: values[row].copy() for name, values in batch.observation.items()}
-            act = self._following(episode, n_acts, env, observation)
-            if act is None:
+            acts = self._following(place, episode, n_acts, env, observation)
+            if not acts:
                 decision = Decision(
                     env,
                     observation,
@@ -104,9 +124,10 @@ class SearchPolicy(EnvPolicy):
                     deterministic,
                     self.options.milliseconds,
                 )
-                act, *further = self._plan(method, decision)
-                self._plans[episode] = further
-            actions.append(act.action)
+                acts = self._plan(method, decision)
+            if len(acts) > 1:
+                self._plans[place] = _Plan(episode, n_acts + 1, acts[1:])
+            actions.append(acts[0].action)
         heads = self._spec.steps[batch.step_key].action_space.spaces
         return PolicyStep({head: _stacked(heads[head], [action[head] for action in actions]) for head in heads})
 
@@ -117,14 +138,17 @@ class SearchPolicy(EnvPolicy):
                 stack.enter_context(evaluation_mode(networks))
             return method.plan(decision)
 
-    def _following(self, episode: int, n_acts: int, env: Any, observation: dict[str, Array]) -> PlannedAct | None:
-        """Return the next act of the plan of an episode, if everything has happened as planned."""
-        plan = self._plans.pop(episode, [])
-        if n_acts == 0 or not plan or not plan[0].fits(env.actor_id(), observation):
-            return None
-        if len(plan) > 1:
-            self._plans[episode] = plan[1:]
-        return plan[0]
+    def _following(
+        self, place: int, episode: int, n_acts: int, env: Any, observation: dict[str, Array]
+    ) -> list[PlannedAct]:
+        """Take the plan of an environment; empty unless it is for this act and all has happened as planned.
+
+        An act that was not asked for here, such as one that a person has chosen, ends the plan.
+        """
+        plan = self._plans.pop(place, None)
+        if plan is None or (plan.episode, plan.n_acts) != (episode, n_acts):
+            return []
+        return plan.acts if plan.acts[0].fits(env.actor_id(), observation) else []
 
     def _method(self, temperature: float) -> SearchMethod:
         """Make the method."""
@@ -142,6 +166,15 @@ class SearchPolicy(EnvPolicy):
                 return Lookahead(calls, rule, options, values, self._gamma)
             return Lookahead(calls, rule, options)
         return Puct(calls, values, self._gamma, options)
+
+
+def _require_discrete(spec: Spec) -> None:
+    """Raise SearchError if an action is continuous."""
+    for key, step in spec.steps.items():
+        for head, space in step.action_space.spaces.items():
+            if isinstance(space, spaces.Box):
+                remedy = "only best_of can search continuous actions"
+                raise SearchError(f"head {head!r} of sub-step {key!r} is {space}: {remedy}")
 
 
 def _stacked(space: Any, values: list[Any]) -> Array:

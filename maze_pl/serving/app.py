@@ -41,7 +41,7 @@ class ServerOptions:
     Attributes:
         token: Secret that requests must send; None for none.
         max_request_bytes: Largest body of a request.
-        body_seconds: Time in seconds in which a body must arrive.
+        body_seconds: Time in seconds in which the head of a request must arrive, and then its body.
         max_batch: Largest number of observations of a request, and of those decided together.
         max_episodes: Largest number of episodes on the server.
         episode_seconds: Seconds without a request after which an episode is forgotten.
@@ -64,12 +64,13 @@ class DecisionServer:
 
     Attributes:
         app: The ASGI application.
+        options: As given.
         served: The policy that decides.
     """
 
     def __init__(self, load: Callable[[], ServedPolicy], options: ServerOptions) -> None:
         self._load = load
-        self._options = options
+        self.options = options
         self._metrics = ServerMetrics()
         self._episodes = EpisodeStore(options.max_episodes, options.episode_seconds)
         self._batcher = Batcher(options.max_batch, self._metrics.count_batch)
@@ -92,6 +93,7 @@ class DecisionServer:
             lifespan=self._lifespan,
             exception_handlers={HTTPException: _unknown_path},
         )
+        self.app.router.redirect_slashes = False  # other paths are unknown ones
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -135,10 +137,10 @@ class DecisionServer:
 
     def _require_token(self, request: Request) -> None:
         """Raise RequestError if a token is needed, and the request does not have it."""
-        if self._options.token is None:
+        if self.options.token is None:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        expected = self._options.token.encode()
+        expected = self.options.token.encode()
         came = given.strip().encode("latin-1")  # the bytes of the header, which Starlette reads as Latin-1
         if scheme.lower() != "bearer" or not hmac.compare_digest(came, expected):
             raise RequestError("send the header `Authorization: Bearer TOKEN` with the server's token", status=401)
@@ -198,27 +200,27 @@ class DecisionServer:
 
     async def _body(self, request: Request) -> bytes:
         """Read the body of a request, within the limits of size and time."""
-        limit = self._options.max_request_bytes
+        limit = self.options.max_request_bytes
         fault = f"the body is larger than {limit} bytes, the limit of this server"
         declared = request.headers.get("content-length", "0")
         if declared.isdecimal() and int(declared[:20]) > limit:
             raise RequestError(fault, status=413)
         body = bytearray()
         try:
-            async with asyncio.timeout(self._options.body_seconds):
+            async with asyncio.timeout(self.options.body_seconds):
                 async for chunk in request.stream():
                     body += chunk
                     if len(body) > limit:
                         raise RequestError(fault, status=413)
         except TimeoutError:
-            raise RequestError(f"the body did not arrive within {self._options.body_seconds:g} s", status=408) from None
+            raise RequestError(f"the body did not arrive within {self.options.body_seconds:g} s", status=408) from None
         return bytes(body)
 
     # ---------------------------------------------------------------------------------------------- episodes
 
     async def _begin_episode(self, _: Request) -> Response:
         name = self._episodes.begin(self.served.state_shapes)
-        return _json({"episode": name, "max_age": self._options.episode_seconds}, 201)
+        return _json({"episode": name, "max_age": self.options.episode_seconds}, 201)
 
     async def _end_episode(self, request: Request) -> Response:
         self._episodes.end(request.path_params["episode"])
@@ -233,14 +235,14 @@ class DecisionServer:
         return _json(self.served.policy.manifest)
 
     async def _openapi(self, _: Request) -> Response:
-        options = self._options
+        options = self.options
         return _json(description_of(self.served.policy.manifest, options.max_batch, options.token is not None))
 
     async def _metrics_text(self, _: Request) -> Response:
         return Response(self._metrics.text(len(self._episodes)), media_type=self._metrics.content_type)
 
     async def _reload(self, _: Request) -> Response:
-        if self._options.token is None:
+        if self.options.token is None:
             raise RequestError("this server has no token, so only SIGHUP reloads its bundle", status=403)
         try:
             return _json(await self.reload())

@@ -68,7 +68,10 @@ def _from_npz(body: bytes) -> dict[str, Any]:
                 name = info.filename.removesuffix(".npy")
                 group, _, member = name.partition("/")
                 value = _array(archive.read(info), name)
-                if group in _GROUPS and member:
+                if group in _GROUPS:
+                    if not member:
+                        fault = f"{group} is an array, expected one for each entry, named {group}/<name>"
+                        raise RequestError(fault, group)
                     content.setdefault(group, {})[member] = value
                 else:
                     content[name] = value if value.ndim else value.item()

@@ -13,7 +13,7 @@ import numpy as np
 from maze_pl.config.search_path import suggestion
 from maze_pl.serving.decoding import Array
 from maze_pl.serving.request_error import RequestError
-from maze_pl_runtime import Decision, Policy
+from maze_pl_runtime import BundleError, Decision, Policy
 from maze_pl_runtime.inputs import Input, inputs_of
 
 StepKey = int | str
@@ -66,8 +66,12 @@ class ServedPolicy:
     """
 
     def __init__(self, path: str | Path, max_batch: int) -> None:
-        self.policy = Policy.load(path)
-        self.digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        try:
+            data = Path(path).read_bytes()  # once, as another bundle may replace the file at any time
+        except OSError as error:
+            raise BundleError(f"{path} cannot be read: {error.strerror}") from None
+        self.policy = Policy.load(path, data=data)
+        self.digest = hashlib.sha256(data).hexdigest()
         self.max_batch = max_batch
         self._inputs: dict[StepKey, list[Input]] = {}
         for key, step in self.policy.spec.items():

@@ -9,15 +9,18 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Final
 
 import uvicorn
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.serving.app import LOAD_ERRORS, DecisionServer
+from maze_pl.serving.connections import ACCEPTED_AT_ONCE, Connection, ConnectionLimits, most_connections
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SECONDS_TO_FINISH: Final = 30  # for requests under way when the server is stopped
+_MOST_WAITING: Final = 2048  # connections that the kernel keeps until they are accepted
 
 
 class _Server(uvicorn.Server):
@@ -25,22 +28,31 @@ class _Server(uvicorn.Server):
 
     Args:
         config: Options of uvicorn.
+        limits: Limits of its connections.
         on_ready: Called when the server listens.
     """
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits, on_ready: Callable[[], object]) -> None:
         super().__init__(config)
+        self._limits = limits
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, print the address, and report that the server listens."""
         await super().startup(sockets)
         assert sockets is not None
+        for one in sockets:
+            one.listen(_MOST_WAITING)  # `backlog` also bounds how many are accepted at once, so it is small
         address, port = sockets[0].getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         sys.stdout.write(f"serving on http://{shown}:{port} (description: /openapi.json); TERM ends, HUP reloads\n")
         sys.stdout.flush()
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse further connections, close idle ones, and answer requests under way."""
+        self._limits.is_open = False
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -69,7 +81,7 @@ def serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]
     return asyncio.run(_serve(server, host, port, hangups))
 
 
-def _config_of(server: DecisionServer, host: str, port: int) -> uvicorn.Config:
+def _config_of(server: DecisionServer, limits: ConnectionLimits, host: str, port: int) -> uvicorn.Config:
     """Return the options of uvicorn."""
     return uvicorn.Config(
         server.app,
@@ -77,7 +89,8 @@ def _config_of(server: DecisionServer, host: str, port: int) -> uvicorn.Config:
         port=port,
         log_level="warning",
         access_log=False,
-        http="h11",
+        http=partial(Connection, limits),  # type: ignore[arg-type]  # uvicorn only calls it
+        backlog=ACCEPTED_AT_ONCE,
         ws="none",
         lifespan="on",
         timeout_keep_alive=30,
@@ -104,7 +117,8 @@ def _socket_of(config: uvicorn.Config) -> socket.socket:
 
 async def _serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]) -> int:
     """Run a server in the event loop; see `serve`."""
-    config = _config_of(server, host, port)
+    limits = ConnectionLimits(server.options.body_seconds, most_connections())
+    config = _config_of(server, limits, host, port)
     received: list[int] = []
     reloads: set[asyncio.Task[None]] = set()
 
@@ -117,7 +131,7 @@ async def _serve(server: DecisionServer, host: str, port: int, hangups: Collecti
         if hangups:
             reload()
 
-    running = _Server(config, reload_if_changed)
+    running = _Server(config, limits, reload_if_changed)
 
     def stop(number: int) -> None:
         received.append(number)

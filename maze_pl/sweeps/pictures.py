@@ -161,8 +161,10 @@ class _Scale:
         self._log = isinstance(parameter, Range) and parameter.log
         self._is_int = isinstance(parameter, Range) and parameter.is_int
         self._labels: list[str] = []
+        self._step: float | None = None
         if isinstance(parameter, Range):
             self._low, self._high = float(parameter.low), float(parameter.high)
+            self._step = parameter.step or (1 if parameter.is_int and not parameter.log else None)
         elif isinstance(parameter, Choice):
             self._labels = [dump(value) for value in parameter.values]
         self._is_missing = any(parameter.option not in trial.assignment for trial in trials)
@@ -193,11 +195,15 @@ class _Scale:
         for part in (0.0, 0.25, 0.5, 0.75, 1.0):
             if self._log:
                 values.append(self._low * (self._high / self._low) ** part)
-            else:
+            elif self._step is None:
                 values.append(self._low + part * (self._high - self._low))
+            else:  # only values that are tried
+                n_steps = round((self._high - self._low) / self._step)
+                values.append(self._low + round(part * n_steps) * self._step)
         if self._is_int:
-            values = list(dict.fromkeys(float(round(value)) for value in values))
-        return [*missing, *((self.height(value), f"{value:.3g}") for value in values)]
+            values = [float(round(value)) for value in values]
+        text = ".0f" if self._is_int else ".3g"
+        return [*missing, *((self.height(value), f"{value:{text}}") for value in dict.fromkeys(values))]
 
     def set_axis(self, axes: Any) -> None:
         """Set scale and ticks of a horizontal axis."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.search_path import ConfigurationError, read
+from maze_pl.config.search_path import ConfigurationError, dump, read
 from maze_pl.runs.tables import aligned, number_text
 from maze_pl.sweeps.methods import optuna_module
 from maze_pl.sweeps.progress import duration_text, value_text
@@ -169,10 +169,15 @@ class SweepResult:
         writer.writerow(["trial", "status", *metrics, *options, "seconds", "run_dir", "reason"])
         for trial in self.trials:
             values: list[Any] = list(trial.values) or [""] * len(metrics)
-            cells = [trial.assignment.get(option, "") for option in options]
+            cells = [_cell(trial.assignment[option]) if option in trial.assignment else "" for option in options]
             seconds = "" if math.isnan(trial.seconds) else trial.seconds
             writer.writerow([trial.number, trial.status, *values, *cells, seconds, trial.run_dir.name, trial.reason])
         write_file(self.folder / TABLE_FILE, text.getvalue().encode())
+
+
+def _cell(value: Any) -> Any:
+    """Return a number as it is, and another value as in YAML: an empty cell is an option that was not searched."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else dump(value)
 
 
 def read_plan(folder: Path) -> SweepPlan:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-import yaml
-
 from maze_pl.config.assembling import SWEEP_FILE as SWEEP_FILE
-from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve, suggestion
+from maze_pl.config.search_path import ConfigurationError, as_word, dump, dump_lines, parse, read, resolve, suggestion
 from maze_pl.config.summary import configured_value
 from maze_pl.sweeps.methods import PRUNERS, RUNNERS, SAMPLERS, Method, parse_method, require_sampler_fits
+from maze_pl.sweeps.option_places import in_order, refuse_same_values, spelled_alike
 from maze_pl.sweeps.plain_values import plain
 from maze_pl.sweeps.search_space import Parameter, grid, parse_search
 
@@ -101,7 +100,7 @@ class SweepPlan:
     @property
     def text(self) -> str:
         """The content of the sweep file as YAML."""
-        return yaml.safe_dump(dict(self.content), sort_keys=False, allow_unicode=True)
+        return dump_lines(dict(self.content))
 
     def command(self, assignment: Mapping[str, Any], run_dir: Path) -> list[str]:
         """Return the command line of a trial after `maze-pl`, without `--trust`.
@@ -110,7 +109,7 @@ class SweepPlan:
             assignment: Searched option -> value.
             run_dir: Its run directory.
         """
-        searched = dump([parameter.option for parameter in self.parameters])
+        searched = dump([option.removesuffix("+") for option in assignment])
         return [*self.fit(assignment), f"--hyperparameters={searched}", "--run_dir", str(run_dir)]
 
     def _monitored(self, command: Sequence[str]) -> list[str]:
@@ -146,42 +145,16 @@ class SweepPlan:
         for name in self.config:
             start += ["--config", name]
         words: list[str] = []
-        for option, value in _in_order(self.options, assignment):
-            words += [f"--{option}", value if isinstance(value, str) else dump(value)]
+        for option, value in in_order(self.options, assignment):
+            words += [f"--{option}", as_word(value)]
         seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
         return [*start, *self._monitored([*start, *words]), *words, *seeds]
 
 
-def _in_order(options: Mapping[str, Any], assignment: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the options of a run in the order in which they are set.
-
-    Fixed options come before searched ones, except below a searched option, which would replace
-    them: they follow the last one that they belong to.
-
-    Args:
-        options: Fixed option -> value.
-        assignment: Searched option -> value.
-    """
-    following: dict[str | None, list[tuple[str, Any]]] = {}
-    for option, value in options.items():
-        place = _place(option)
-        above = [name for name in assignment if place[: len(_place(name))] == _place(name)]
-        following.setdefault(above[-1] if above else None, []).append((option, value))
-    ordered = following.pop(None, [])
-    for name, value in assignment.items():
-        ordered += [(name, value), *following.get(name, [])]
-    return ordered
-
-
-def _place(option: str) -> list[str]:
-    """Return the names of the sections, components and options that lead to an option's value."""
-    return [key for key in option.rstrip("+").split(".") if key not in ("class_path", "init_args")]
-
-
 def _changes_monitor(command: Sequence[str]) -> bool:
     """True if the configuration of a run chooses `best.ckpt` by another value than the default."""
-    try:
-        configured = configured_value(command, "best_checkpoint")
+    try:  # with a run directory, to which other options may refer
+        configured = configured_value([*command, "--run_dir", "run"], "best_checkpoint")
     except ConfigurationError:  # the file is gone, so that no run starts from it
         return False
     if not isinstance(configured, Mapping):
@@ -207,18 +180,26 @@ def read_content(sweep: str | Path | Mapping[str, Any]) -> tuple[dict[str, Any],
     if "search" not in content and {"model", "data", "trainer", "base"} & set(content):
         fault = f"{path} is the configuration of a run, not a sweep"
         raise ConfigurationError(f"{fault}: a sweep file names it, as in `config: {path.stem}`")
+    return with_absolute_paths(content, path.parent), path.stem
+
+
+def with_absolute_paths(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the content of a sweep file with absolute paths of the configurations in a folder.
+
+    Args:
+        content: The content, not checked yet.
+        folder: The folder that their paths are relative to; other paths and names stay as they are.
+    """
     names = content.get("config")
-    if isinstance(names, str):
-        content["config"] = _found_beside(path, names)
-    elif isinstance(names, list):
-        content["config"] = [_found_beside(path, name) for name in names]
-    return content, path.stem
+    if isinstance(names, list | tuple):
+        return {**content, "config": [_absolute(name, folder) for name in names]}
+    return {**content, "config": _absolute(names, folder)} if isinstance(names, str) else dict(content)
 
 
-def _found_beside(path: Path, name: Any) -> Any:
-    """Return the absolute path of a configuration in the folder of the sweep file; other names unchanged."""
-    beside = path.parent / str(name)
-    return str(beside.resolve()) if beside.suffix and beside.is_file() else name
+def _absolute(name: Any, folder: Path) -> Any:
+    """Return the absolute path of a configuration in a folder; other names unchanged."""
+    path = folder / str(name)
+    return str(path.resolve()) if path.suffix and path.is_file() else name
 
 
 def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,13 +207,15 @@ def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
 
     Args:
         content: The content.
-        changes: Key -> value; `search.<option>` and `options.<option>` change one of them.
+        changes: Key -> value; `search.<option>` and `options.<option>` change one of them, after
+            the keys themselves. An option that the content spells with `init_args` may omit it.
 
     Raises:
         ConfigurationError: An option of `search` or `options` is changed, and that is not a mapping.
     """
     changed = dict(content)
-    for key, value in changes.items():
+    for key in sorted(changes, key=lambda key: "." in key):
+        value = changes[key]
         group, _, option = key.partition(".")
         if group in ("search", "options") and option:
             present = changed.get(group) or {}
@@ -240,7 +223,8 @@ def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
                 raise ConfigurationError(
                     f"{key} cannot be set: {group} must map options to values; got {dump(present)}"
                 )
-            changed[group] = {**present, option: value}
+            known = next((name for name in present if spelled_alike(str(name), option)), option)
+            changed[group] = {**present, known: value}
         else:
             changed[key] = value
     return changed
@@ -249,8 +233,10 @@ def with_changes(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
 def parse_changes(words: Sequence[str]) -> dict[str, Any]:
     """Return the changes that options of the command line make, such as `--n_trials 10`.
 
+    Several `--config` are a list, as for `maze-pl fit`.
+
     Raises:
-        ConfigurationError: An option does not exist, or has no value.
+        ConfigurationError: An option does not exist, has no value, or is given twice.
     """
     changes: dict[str, Any] = {}
     rest = list(words)
@@ -265,8 +251,21 @@ def parse_changes(words: Sequence[str]) -> dict[str, Any]:
             raise ConfigurationError(f"there is no option {word!r}{near}")
         if not equals and not rest:
             raise ConfigurationError(f"--{name} needs a value")
-        changes[name] = parse(value if equals else rest.pop(0))
+        content = parse(value if equals else rest.pop(0))
+        if name == "config" and name in changes:
+            changes[name] = [*_as_list(changes[name]), *_as_list(content)]
+            continue
+        for other in changes:
+            if spelled_alike(other, name):
+                named = f"--{name} is" if other == name else f"--{other} and --{name} are the same, which is"
+                raise ConfigurationError(f"{named} given twice: give it once")
+        changes[name] = content
     return changes
+
+
+def _as_list(value: Any) -> list[Any]:
+    """Return a list of one or several values."""
+    return value if isinstance(value, list) else [value]
 
 
 def parse_sweep(content: Mapping[str, Any]) -> SweepPlan:
@@ -331,8 +330,7 @@ def _refuse_reserved(options: Mapping[str, Any], parameters: Sequence[Parameter]
     for option in [*options, *searched]:
         if option in _RESERVED:
             raise ConfigurationError(f"{option} cannot be an option of a sweep's runs: the sweep sets it, or has a key")
-        if option in options and option in searched:
-            raise ConfigurationError(f"{option} is in options and in search: keep one of them")
+    refuse_same_values(list(options), searched)
     if n_seeds > 1 and "seed_everything" in searched:
         raise ConfigurationError(f"n_seeds={n_seeds} counts from seed_everything, which cannot be searched then")
 

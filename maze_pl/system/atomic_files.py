@@ -207,20 +207,48 @@ class Renaming(NamedTuple):
 
 
 def put_in_place_together(files: Sequence[Renaming]) -> None:
-    """Rename complete files, in their order."""
+    """Rename complete files, in their order; those that fail do not keep the others from their names.
+
+    Raises:
+        OSError: The first error, after all other files have their names.
+    """
+    errors: list[OSError] = []
+    written = []
     for file in files:
-        _synchronize(file.part)
-    for file in files:
-        if file.further is None:
-            os.replace(file.part, file.path)
-        else:
-            _take_free_name(file.part, file.path.parent, itertools.chain([file.path.name], file.further))
-    for folder in dict.fromkeys(file.path.parent for file in files):
-        try:
-            _synchronize(folder)
-        except OSError as error:
-            if error.errno not in _CANNOT_SYNCHRONIZE:
-                raise
+        with _collected(errors):
+            _synchronize(file.part)
+            written.append(file)
+    folders: dict[Path, None] = {}  # in order
+    for file in written:
+        with _collected(errors):
+            if file.further is None:
+                os.replace(file.part, file.path)
+            else:
+                _take_free_name(file.part, file.path.parent, itertools.chain([file.path.name], file.further))
+            folders[file.path.parent] = None
+    for folder in folders:
+        with _collected(errors):
+            _synchronize_entries(folder)
+    if errors:
+        raise errors[0]
+
+
+@contextlib.contextmanager
+def _collected(errors: list[OSError]) -> Iterator[None]:
+    """Append an error of the system to a list, instead of raising it."""
+    try:
+        yield
+    except OSError as error:
+        errors.append(error)
+
+
+def _synchronize_entries(folder: Path) -> None:
+    """Wait until the directory entries of a folder are on the disk, where the file system can tell."""
+    try:
+        _synchronize(folder)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNCHRONIZE:
+            raise
 
 
 def _take_free_name(part: Path, folder: Path, names: Iterable[str]) -> None:

@@ -20,8 +20,8 @@ class DeferredFiles:
 
     A file takes its name only after its content is on the disk, so it is complete or absent even
     after a power failure. Waiting for the disk (10 to 20 ms) is done by a thread, for all files
-    together that were written in the meantime. Files of the same name replace each other in the
-    order in which they were written.
+    together that were written in the meantime. An error of one of them does not keep the others from
+    their names. Files of the same name replace each other in the order in which they were written.
     """
 
     def __init__(self) -> None:

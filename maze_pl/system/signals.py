@@ -55,6 +55,7 @@ class StopSignals:
     Args:
         deferred: Whether a signal is only noted.
         patience: Seconds from a noted signal until the process is ended, if it may be.
+        trains: Whether the command trains, so that a signal before that is worth a hint.
 
     Attributes:
         received: Number of the received signal, 0 if none.
@@ -68,9 +69,10 @@ class StopSignals:
         on_signal: Called with the number of each signal, before anything else.
     """
 
-    def __init__(self, deferred: bool = False, patience: float = PATIENCE) -> None:
+    def __init__(self, deferred: bool = False, patience: float = PATIENCE, trains: bool = True) -> None:
         self.received = 0
         self.deferred = deferred
+        self._trains = trains
         self.is_passed_on = False
         self.on_signal: Callable[[int], None] | None = None
         self.patience = patience
@@ -136,7 +138,7 @@ class StopSignals:
             return
         place = place_of(frame)
         stopped = f"stopped by {signal.Signals(number).name}{place and f' at {place}'}"
-        _say(f"{stopped}; nothing was trained: start the command again")
+        _say(f"{stopped}; nothing was trained: start the command again" if self._trains else stopped)
         raise StoppedBySignal(number)
 
     def follow(self, number: int) -> None:

@@ -162,8 +162,8 @@ def _running_kpis(episode: Episode, n_env_steps: int) -> dict[str, Array]:
 
     They are NaN after steps whose state was not recorded, such as skipped ones. A calculator may
     need events that are not recorded, or refuse an episode that has not ended; then the numbers
-    after the last step differ from those of the episode. A calculator that asks an environment knows
-    at most the last numbers.
+    after the last step differ from those of the episode. A calculator that asks an environment
+    knows at most the last numbers.
     """
     calculator = episode.kpi_calculator
     if calculator is None or calculator.asks_environment or episode.states is None or not episode.kpis:

@@ -25,8 +25,8 @@ def html_page(document: Mapping[str, Any]) -> str:
 
     The page contains everything that it shows. Its Content-Security-Policy permits the one script
     and the one style sheet of the page, by their hashes, and pictures that the document contains;
-    nothing can be loaded, sent or submitted. Strings of the document are shown as text, so that none
-    of them can run as script.
+    nothing can be loaded, sent or submitted. Strings of the document are shown as text, so that
+    none of them can run as script.
 
     Args:
         document: Episodes in the format "maze_pl episodes".

@@ -73,8 +73,8 @@ def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict
 def _is_image(space: spaces.Space[Any], shape: tuple[int, ...]) -> bool:
     """True if an observation is an image or a stack of images.
 
-    These are bytes in two dimensions and maybe channels; numbers of bounded size in two dimensions and
-    channels; and stacks of either.
+    These are bytes in two dimensions and maybe channels; numbers of bounded size in two dimensions
+    and channels; and stacks of either.
     """
     if not isinstance(space, spaces.Box) or not 2 <= len(shape) <= 4:
         return False

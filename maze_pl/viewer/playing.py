@@ -7,10 +7,11 @@ from typing import Any, Final, Literal
 
 from maze_pl.core.checks import check_count
 from maze_pl.datamodules.environments import EnvironmentDataModule
-from maze_pl.runs.checkpoint import BEST, LAST, checkpoint_path, named_checkpoint
+from maze_pl.runs.checkpoint import checkpoint_path, named_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
+from maze_pl.runs.run_checkpoints import BEST, LAST
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.drawing import check_renderer_arguments
 from maze_pl.viewer.episode import Episode

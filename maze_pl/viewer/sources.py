@@ -14,10 +14,11 @@ from maze_pl.config.trust import Trust, extend_import_path, import_folders
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import BEST, LAST, checkpoint_digest
+from maze_pl.runs.checkpoint import checkpoint_digest
 from maze_pl.runs.loading import load
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.rollout_table import EPISODES_FILE, EpisodeRow, read_episode_table
+from maze_pl.runs.run_checkpoints import BEST, LAST, checkpoint_folders, holds_checkpoints
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.episode import Episode, EventRows
 from maze_pl.viewer.events import rows_of_folder
@@ -49,7 +50,7 @@ def episodes_of_paths(
     pairs: list[tuple[int, int]] = []
     for path in paths:
         first = len(episodes)
-        if path.suffix == ".ckpt" or _is_run(path):
+        if path.suffix == ".ckpt" or holds_checkpoints(path):
             played, pairs_of_run = played_by_run(path, options, progress)
             pairs += [(first + one, first + other) for one, other in pairs_of_run]
             episodes += played
@@ -66,11 +67,6 @@ def _same_episodes(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
         if first.setdefault(episode.episode_id, place) != place:
             pairs.append((first[episode.episode_id], place))
     return pairs
-
-
-def _is_run(path: Path) -> bool:
-    """True if a path is a run directory."""
-    return (path / RUN_CONFIG).is_file() and (path / "checkpoints").is_dir()
 
 
 # ------------------------------------------------------------------------------------------------------ what was read
@@ -211,13 +207,11 @@ def _policy_name(config: dict[str, Any]) -> str:
 def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any:
     """Return the agent that played a rollout; None if it is unknown, or has changed since."""
     run = folder.parent.parent
-    if config.get("policy") is not None or folder.parent.name != "rollouts" or not _is_run(run):
-        return None
-    path = _checkpoint_of(folder, run, str(config.get("checkpoint") or BEST))
-    if path is None:
+    if config.get("policy") is not None or folder.parent.name != "rollouts" or not holds_checkpoints(run):
         return None
     try:
-        return load(path, trust=options.trust)
+        path = _checkpoint_of(folder, run, str(config.get("checkpoint") or BEST))
+        return None if path is None else load(path, trust=options.trust)
     except ConfigurationError as error:
         sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
         return None
@@ -236,9 +230,10 @@ def _checkpoint_of(folder: Path, run: Path, name: str) -> Path | None:
     entries = [entry for entry in recorded_provenance(folder) if "checkpoint" in entry]
     digest = entries[-1]["checkpoint"].get("sha256") if entries else None
     names = (BEST, LAST) if name == BEST else (name,)
-    paths = [run / "checkpoints" / f"{one}.ckpt" for one in names]
+    folders = checkpoint_folders(run)
+    paths = [inside / f"{one}.ckpt" for one in names for inside in folders]
     if digest is not None:
-        paths += [run / "checkpoints" / Path(name).name, Path(name)]
+        paths += [*(inside / Path(name).name for inside in folders), Path(name)]
     paths = [path for path in paths if path.is_file()]
     if not paths:
         fault = f"the checkpoint {name} of {run} is missing"
@@ -261,7 +256,7 @@ def _env_of(folder: Path, config: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return None
     run = folder.parent.parent
-    extend_import_path([str(Path.cwd()), *import_folders(run if _is_run(run) else folder)])
+    extend_import_path([str(Path.cwd()), *import_folders(run if holds_checkpoints(run) else folder)])
     try:
         return make_wrapped(Factory.of(node, Trust()))
     except (ImportError, ConfigurationError) as error:

@@ -13,7 +13,7 @@ from torch import nn
 from maze_pl.agents import TorchActorCritic, TorchPolicy
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.modules import ES
+from maze_pl.modules import ES, PPO
 from maze_pl.perception import (
     ConcatModelBuilder,
     DenseBlock,
@@ -35,6 +35,7 @@ ACTION = spaces.Dict(
     }
 )
 SPEC = Spec({0: StepSpec(OBSERVATION, ACTION, masks={"pick": "mask"})})
+BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 LOGITS = {"pick": (4,), "dials": (5,), "switches": (4,), "force": (4,)}
 
 
@@ -70,6 +71,20 @@ def test_a_batch_gets_the_actions_of_its_rows() -> None:
         assert ACTION.contains(alone)
         for head, value in alone.items():
             np.testing.assert_allclose(actions[head][row], value, rtol=1e-5)
+
+
+def test_images_get_the_action_of_a_rollout_in_any_layout() -> None:
+    """Convolutions of other strides, such as 0 in a batch of one, round differently."""
+    spec = Spec(
+        {0: StepSpec(spaces.Dict({"image": spaces.Box(0, 200, (3, 2, 2), np.float32)}), spaces.Dict({"x": BOX}))}
+    )
+    learner = PPO(spec=spec)
+    for image in (200 * np.random.default_rng(0).random((5, 3, 2, 2))).astype(np.float32):
+        staged = PolicyBatch(0, {"image": np.stack([image])}, np.zeros(1, np.int64))
+        (expected,) = learner.policy.act(staged, deterministic=True).action["x"]
+        for layout in (image, np.asfortranarray(image)):
+            assert np.array_equal(learner.act({"image": layout})["x"], expected)
+            assert np.array_equal(learner.act({"image": layout[np.newaxis]})["x"][0], expected)
 
 
 TYPED = spaces.Dict(

@@ -236,8 +236,10 @@ def test_rows_of_padding_get_a_uniform_distribution():
 
 def test_unknown_agents_and_missing_ids_are_refused():
     policy = team_policy()
-    with pytest.raises(ValueError, match=r"agent ids \[3\] of sub-step 'move': it has 3 agents"):
-        policy.act(PolicyBatch("move", {"observation": np.zeros((1, 2), np.float32)}, np.array([3])))
+    batch = PolicyBatch("move", {"observation": np.zeros((1, 2), np.float32)}, np.array([3]))
+    for ask in (policy.act, policy.probabilities):
+        with pytest.raises(ValueError, match=r"agent ids \[3\] of sub-step 'move': it has 3 agents"):
+            ask(batch)
     with pytest.raises(ValueError, match="agent_id is needed"):
         policy.evaluate("move", {"observation": torch.zeros(1, 2)}, {"action": torch.zeros(1)})
 

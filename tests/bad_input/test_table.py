@@ -39,7 +39,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--data.num_envs", "1"], ["'num_envs'", "did you mean n_envs?"]),
     (["fit", "--config", "ppo_cartpol"], ["'ppo_cartpol'", "did you mean ppo_cartpole"]),
     (["fit", "--config", "nowhere.yaml"], ["there is no configuration 'nowhere.yaml'"]),
-    (["fit", "--config"], ["--config", "expected one argument"]),
+    (["fit", "--config"], ["--config", "needs a value"]),
     ([*FIT, "--model", "algorithm/ppoo"], ["'algorithm/ppoo'", "did you mean algorithm/ppo"]),
     ([*FIT, "--model.lrr", "1"], ["'lrr'", "maze_pl.modules.PPO", "did you mean lr"]),
     ([*FIT, "--model.networks.polisy", "null"], ["'polisy'", "did you mean policy"]),
@@ -68,7 +68,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--data.env.name", "ALE/Pong-v5"], ["ALE"]),
     ([*FIT, "--data.env.gravity", "3"], ["'gravity'", "make_gym_maze_env"]),
     ([*FIT, "stray"], ["unrecognized arguments: stray"]),
-    ([*FIT, "--model.lr"], ["--model", "expected one argument"]),
+    ([*FIT, "--model.lr"], ["--model.lr needs a value"]),
 ]
 
 VALUES: list[tuple[list[str], list[str]]] = [
@@ -336,7 +336,7 @@ RUNS: list[tuple[list[str], list[str]]] = [
     (["validate", "nowhere"], ["nowhere is not a run directory"]),
     (["validate", "full"], ["full is not a run directory"]),
     (["fit", "--resume", "file"], ["file is not a run directory"]),
-    (["fit", "--resume"], ["--resume", "expected one argument"]),
+    (["fit", "--resume"], ["--resume", "needs a value"]),
     (["fit", "--resume", "run", "--warm-start", "run"], ["--resume", "--warm-start"]),
     (["fit", "--resume", "run", "--run_dir", "new"], ["--resume", "--run_dir"]),
     *(

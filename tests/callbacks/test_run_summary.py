@@ -69,3 +69,39 @@ def test_a_command_is_suggested_if_it_continues_the_run(
     assert ended == reason
     assert lines[:3] == ["run directory: run", "next:", "  maze-pl validate run"]
     assert lines[3:] == ([f"  maze-pl fit --resume run {option}"] if option else [])
+
+
+def test_a_run_that_saves_nothing_suggests_no_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, reason in (({"fast_dev_run": 2}, "fast_dev_run; nothing was saved"), ({}, "max_epochs=1 reached")):
+        saves = [LastCheckpoint()] if options else []
+        trainer = pl.Trainer(
+            default_root_dir=tmp_path,
+            max_epochs=1,
+            callbacks=[EpochTable(), *saves, RunSummary("run")],
+            accelerator="cpu",
+            logger=False,
+            enable_checkpointing=bool(options),
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **options,
+        )
+        trainer.fit(Idle())
+        ended, _, *lines = capsys.readouterr().out.partition("ended: ")[2].splitlines()
+        assert (ended, lines) == (reason, ["run directory: run"])
+
+
+def test_a_resumed_run_that_is_stopped_at_once_still_has_its_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = LastCheckpoint()
+    last.dirpath = str(tmp_path)
+    summary = RunSummary("run")
+    callbacks = [EpochTable(), last, summary]
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=callbacks)
+    for is_written, n_lines in ((False, 0), (True, 3)):
+        if is_written:
+            (tmp_path / "last.ckpt").touch()
+        summary.on_train_start(trainer, Idle())
+        summary.on_train_end(trainer, Idle())
+        lines = capsys.readouterr().out.partition("run directory: run\n")[2].splitlines()
+        assert len(lines) == n_lines

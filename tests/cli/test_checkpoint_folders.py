@@ -13,9 +13,10 @@ from jsonargparse import Namespace
 
 from maze_pl.__main__ import main
 from maze_pl.cli.checkpoint_folders import folders_below, move_checkpoint_folders, refuse_folders_of_other_runs
-from maze_pl.cli.log_folders import Move
+from maze_pl.cli.fit_options import default_checkpoint
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.provenance import append_provenance, collect_provenance
+from maze_pl.runs.run_move import Move
 
 KEEPER = "pytorch_lightning.callbacks.ModelCheckpoint"
 
@@ -82,6 +83,27 @@ def test_folders_in_the_directory_of_another_run_are_refused() -> None:
         refuse_folders_of_other_runs(configuration(None, "first/mine", None, None), "second")
 
 
+@pytest.mark.parametrize(
+    "configured", [(None, "root", "root/checkpoints"), ("kept", "root", "kept"), (None, None, None)]
+)
+def test_a_run_continues_from_the_folder_that_its_options_name(configured: tuple[str | None, ...]) -> None:
+    last, root, expected = configured
+    options = configuration(None, last, None, root)
+    options.update(Namespace(resume="run", print_model=None))
+    Path("run").mkdir()
+    if expected is None:
+        assert default_checkpoint(options, is_training=True) is None  # it has not written any
+    else:
+        with pytest.raises(
+            ConfigurationError, match=f"{expected} of the run run does not exist: resume in the directory"
+        ):
+            default_checkpoint(options, is_training=True)
+    folder = Path(expected or "run/checkpoints")
+    folder.mkdir(parents=True)
+    (folder / "last.ckpt").touch()
+    assert default_checkpoint(options, is_training=True) == str(folder / "last.ckpt")
+
+
 SHORT = shlex.split(
     "--config ppo_cartpole_arrays --data.n_envs 8 --data.env.max_episode_steps 9 --data.epoch_length 1 "
     "--data.evaluators.eval.n_episodes 2 --data.n_rollout_steps 20 --model.batch_size 160 --trainer.max_epochs 1"
@@ -108,11 +130,11 @@ def test_runs_that_start_from_a_run_leave_its_checkpoints_alone_and_a_moved_run_
     mine = ["--best_checkpoint.dirpath", "${run_dir}/best", "--last_checkpoint.dirpath", "${run_dir}/kept"]
     assert fit("--run_dir", "base", *SHORT, *mine, f"--trainer.callbacks=[{keeper}]") == 0
     assert sorted(str(path) for path in Path("base").rglob("*.ckpt")) == [f"base/{name}" for name in files]
+    assert main(["validate", "base", "--trust"]) == 0
+    assert "has no best.ckpt" not in capsys.readouterr().err
     before = {path: path.read_bytes() for path in Path("base").rglob("*") if path.is_file()}
     assert fit("--warm-start", "base/mine/epoch=0.ckpt", "--run_dir", "refused", "--config", "base/config.yaml") == 2
     assert "is in the directory of another run" in capsys.readouterr().err
-    Path("base/checkpoints").mkdir(exist_ok=True)
-    shutil.copy("base/best/best.ckpt", "base/checkpoints/best.ckpt")  # a warm start looks there
     assert fit("--warm-start", "base", "--run_dir", "warm", "--trust") == 0
     assert sorted(str(path) for path in Path("warm").rglob("*.ckpt")) == [f"warm/{name}" for name in files]
     assert all(path.read_bytes() == content for path, content in before.items())

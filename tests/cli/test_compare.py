@@ -126,6 +126,29 @@ def test_the_exit_status_says_if_another_entry_is_beaten(capsys: pytest.CaptureF
 
 
 @pytest.mark.slow
+def test_a_run_must_beat_another_seed_of_its_configuration(
+    runs: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = str(runs / "a"), str(runs / "b")
+    options = ["--n_episodes", "8", "--max_steps", "20", "--views", "false"]
+    for number, words in enumerate(([a, "--must-beat", f"{b}/"], [a, b, "--must-beat", "b"])):
+        status = main(["compare", *words, *options, "--to", f"out{number}"])
+        found = results(Path(f"out{number}"))
+        entries: list[dict[str, object]] = found["entries"]  # type: ignore[assignment]
+        assert [(entry["sources"], entry["is_baseline"]) for entry in entries] == [([a], False), ([b], True)]
+        (difference,) = found["differences"]  # type: ignore[misc]
+        assert status == int(difference["interval"][0] <= 0.0)
+    for seed, name in ((1, "a"), (2, "b")):
+        shutil.copytree(runs / name, folder / "seeds" / f"seed_{seed}")
+    (folder / "seeds" / "seeds.json").write_text('{"seeds": [1, 2], "options": []}', encoding="utf-8")
+    capsys.readouterr()
+    for words in (["seeds/", "--must-beat", "seeds/seed_1/"], ["seeds/seed_1", "--must-beat", str(folder / "seeds")]):
+        assert main(["compare", *words, *options]) == 1
+        error = capsys.readouterr().err
+        assert error.count("maze-pl: ") == 1 and f" is not better than {words[-1].rstrip('/')}" in error
+
+
+@pytest.mark.slow
 def test_kpis_are_compared_and_can_choose_the_winner(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--n_episodes", "9", "--metric", "kpi/raw_piece_usage_per_step", "--lower-is-better", "--to", "out"]
     assert main(["compare", "random", "heuristic", *CUTTING, *options]) == 0
@@ -202,6 +225,24 @@ def test_impossible_comparisons_are_refused(case: str, folder: Path, capsys: pyt
     (folder / "full" / "file").write_text("mine", encoding="utf-8")
     arguments, message = REFUSED[case]
     assert message in refused(arguments, capsys)
+
+
+def test_a_run_that_must_beat_itself_by_another_path_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run").mkdir()
+    (folder / "link").symlink_to("run")
+    for path in (str(folder / "run"), "link", "run/../run/"):
+        assert "needs an entry that is not a baseline" in refused(["run", "--must-beat", path], capsys)
+
+
+def test_a_short_name_that_several_entries_have_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in ("x/run", "y/run"):
+        (folder / path).mkdir(parents=True)
+    message = refused(["x/run", "y/run", "--must-beat", "run"], capsys)
+    assert message == "--must-beat run may be x/run or y/run: name one of them"
+    (folder / "run").mkdir()
+    assert "run is not a run directory" in refused(["x/run", "y/run", "--must-beat", "run"], capsys)
 
 
 @pytest.mark.slow

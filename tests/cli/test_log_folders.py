@@ -16,9 +16,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import MetricsFile, TensorBoardLog
-from maze_pl.cli.log_folders import Move, move_log_folders, run_loggers, separate_log_folders
+from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.provenance import append_provenance, collect_provenance
+from maze_pl.runs.run_move import Move
 
 RETURN = "train_BaseEnvEvents/reward/mean"
 

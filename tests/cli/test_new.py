@@ -78,6 +78,11 @@ def test_the_command_says_what_to_do_next(
     assert f"cd shop\n  maze-pl fit --config ppo_{problem}\n" in capsys.readouterr().out
 
 
+def test_the_printed_commands_hold_for_folders_with_spaces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "my shop"]) == 0
+    assert "  cd 'my shop'\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["stock", "Stock-Arrays", "test_shop", "a", "shop__2"])
 def test_suitable_names_become_packages_and_distributions(name: str, folder: Path) -> None:
     assert main(["new", name]) == 0

@@ -55,6 +55,27 @@ def test_runs_of_several_seeds_are_one_band_in_both_formats(capsys: pytest.Captu
     assert not Path("both.png").exists()
 
 
+@pytest.mark.parametrize("content", [None, ""])
+def test_a_run_in_its_first_epoch_is_left_out(content: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1, 2):
+        write_run(Path(f"seeds/seed_{seed}"), seed)
+    Path("seeds", "seeds.json").write_text(json.dumps({"seeds": [0, 1, 2], "options": []}))
+    file = Path("seeds/seed_1/metrics.csv")
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    assert main(["plot", "seeds"]) == 0
+    output, error = capsys.readouterr()
+    assert output.split() == ["seeds/curves.png", "seeds/curves.svg"]
+    assert error.startswith(f"maze-pl: {file} ") and error.endswith("; the run is left out\n")
+    assert error.count("\n") == 1
+    assert "seeds: IQM of 2 runs, 95% interval" in texts(Path("seeds/curves.svg"))
+    write_run(Path("damaged"))
+    Path("damaged", "metrics.csv").write_text("step,a\n1,2,3\n")
+    assert main(["plot", "seeds", "damaged", "--to", "x.png"]) == 2
+    assert "damaged/metrics.csv is damaged" in capsys.readouterr().err
+
+
 def test_the_horizontal_axis_of_clones_counts_acts() -> None:
     for run, unit in (("clone", "acts"), ("played", "env steps")):
         write_run(Path(run))

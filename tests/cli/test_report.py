@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from maze_pl.__main__ import main
+from maze_pl.runs.run_directory import claimed
 from tests.bad_input.project import tree
 from tests.reports.written_runs import write_run
 
 HOSTILE = "</script><script>alert(1)</script>\"'{body}&\x1b"
+ENDED = "command: x\nrun directory: a\n\nended: max_epochs\n300 env steps in 0:01:30\nrun directory: a\nnext:\n"
 MISSING = ("no comparison with baselines", "no view of an episode", "no pictures of networks", "No KPIs were logged")
 
 
@@ -149,7 +151,7 @@ def test_all_parts_of_a_run_are_shown() -> None:
 def test_several_seeds_are_one_page_with_a_table_of_runs() -> None:
     for seed in (0, 1):
         write_run(Path("seeds", f"seed_{seed}"), seed)
-    Path("seeds", "seed_1", "run.log").write_text("command: x\n\nended: max_epochs\n")
+    Path("seeds", "seed_1", "run.log").write_text(ENDED)
     Path("seeds", "seeds.json").write_text(json.dumps({"seeds": [0, 1], "options": []}))
     page = report("seeds", file="seeds/report.html")
     assert "1 of 2" in page.text and "seed_0" in page.text and "seed_1" in page.text
@@ -160,11 +162,11 @@ def test_several_seeds_are_one_page_with_a_table_of_runs() -> None:
 
 def test_a_run_in_progress_is_told_from_one_that_was_killed() -> None:
     write_run(Path("run"))
-    Path("run", ".lock").write_text(f"{os.getpid()}\n")
-    with Path("run", "metrics.csv").open("a") as file:
-        file.write("400,1")  # a row that is being written
-    assert f"in progress (process {os.getpid()})" in report("run").text
-    Path("run", ".lock").write_text("999999999\n")
+    with claimed(Path("run")):
+        with Path("run", "metrics.csv").open("a") as file:
+            file.write("400,1")  # a row that is being written
+        assert f"in progress (process {os.getpid()})" in report("run").text
+    assert Path("run", ".lock").read_text() == f"{os.getpid()}\n"  # of a process that still exists
     assert "stopped before its end" in report("run").text
 
 

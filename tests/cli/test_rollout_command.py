@@ -129,6 +129,7 @@ def test_what_is_played_is_written_and_shown(capsys: pytest.CaptureFixture[str])
     path = Path(name)
     assert re.fullmatch(r"outputs/rollout/[\d_-]+", name)
     assert "rollouts | 5 episodes | 150 env steps" in output
+    assert "\n5 of 5 episodes have reached the limit of 30 env steps (--max_steps, 0 for no limit)\nfiles: " in output
     assert re.search(r"rollout BaseEnvEvents +reward +mean +\| +30\.000", output)
     assert "5/5" in error and "00:00<00:00" in error  # the bar, with the time that is left
     expected = rollout(lambda: maze_pl.envs.GymMazeEnv("CartPole-v1"), "heuristic", 5, 7, max_steps=30)

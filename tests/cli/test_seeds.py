@@ -16,8 +16,10 @@ import pytest
 import torch
 
 from maze_pl.__main__ import main
+from maze_pl.config.assembling import prepare
 from maze_pl.runs import run_processes
 from maze_pl.runs.seed_runs import SeedRuns
+from maze_pl.sweeps.sweep_file import parse_sweep
 
 ROOT = Path(__file__).parents[2]
 TRAINS = """
@@ -221,6 +223,45 @@ def test_folders_of_checkpoints_that_seeds_would_share_are_refused(
 
 def test_seeds_may_have_folders_of_checkpoints_with_the_seed_in_them(stand_in: None) -> None:
     assert fit("--seeds", "2", "--run_dir", "here", "--last_checkpoint.dirpath", "kept_${seed_everything}") == 0
+
+
+@pytest.mark.parametrize("run_dir", [["--run_dir", "here"], []])
+def test_the_run_directory_in_options_is_that_of_each_seed(
+    project: Path, stand_in: None, capsys: pytest.CaptureFixture[str], run_dir: list[str]
+) -> None:
+    content = "base: ppo_cartpole\nlast_checkpoint: {dirpath: '${run_dir}/last'}\n"
+    (project / "mine.yaml").write_text(content, encoding="utf-8")
+    words = ["--config", "mine.yaml", "--best_checkpoint.dirpath", "${run_dir}/best"]
+    assert main(["fit", *words, "--seeds", "2", *run_dir]) == 0
+    folder = Path("here") if run_dir else next(Path("outputs", "mine").iterdir())
+    for seed in (0, 1):
+        (call,) = calls(f"{folder}/seed_{seed}")
+        given = f"--best_checkpoint.dirpath ${{run_dir}}/best --seed_everything {seed} --run_dir {folder}/seed_{seed}"
+        assert call == f"fit --config mine.yaml {given}"
+        options = prepare(call.split(" "))
+        assert f"--best_checkpoint.dirpath={folder}/seed_{seed}/best" in options
+        assert any(f"dirpath: {folder}/seed_{seed}/last" in option for option in options)
+    shared = [*words, "--last_checkpoint.dirpath", "${run_dir}/../last"]
+    assert main(["fit", *shared, "--seeds", "2", "--run_dir", "there"]) == 2
+    assert "where the seeds 0 and 1 would write the same files" in capsys.readouterr().err
+
+
+def test_the_run_directory_in_options_of_a_sweep_is_that_of_each_seed(stand_in: None) -> None:
+    content: dict[str, Any] = {"config": "ppo_cartpole", "search": {"model.lr": [0.1]}, "sampler": "grid", "n_seeds": 2}
+    plan = parse_sweep({**content, "options": {"best_checkpoint.dirpath": "${run_dir}/best"}})
+    assert main(plan.command({"model.lr": 0.1}, Path("trial"))) == 0
+    for seed in (0, 1):
+        (call,) = calls(f"trial/seed_{seed}")
+        assert f"--best_checkpoint.dirpath=trial/seed_{seed}/best" in prepare(call.split(" "))
+
+
+def test_the_command_to_be_repeated_with_trust_is_the_given_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "run").mkdir()
+    (project / "run" / "config.yaml").write_text("model: {class_path: mine.Model}\n", encoding="utf-8")
+    assert main(["fit", "--warm-start", "run", "--seeds", "2", "--run_dir", "here"]) == 2
+    assert "maze-pl fit --warm-start run --seeds 2 --run_dir here --trust\n" in capsys.readouterr().err
 
 
 def test_all_seeds_start_from_the_same_configuration(

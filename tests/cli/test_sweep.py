@@ -309,6 +309,39 @@ def test_a_folder_for_checkpoints_in_the_run_directory_of_each_trial_is_allowed(
     assert "--best_checkpoint.dirpath ${run_dir}/kept" in call
 
 
+def test_a_relative_configuration_of_the_command_line_is_found_from_another_folder(
+    project: Path, unchecked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.yaml").write_text("base: ppo_cartpole\n", encoding="utf-8")
+    Path("elsewhere").mkdir()
+    content = {**SWEEP, "search": {"model.lr": [0.1, 0.2]}, "sampler": "grid"}
+    assert sweep(content, "--config", "ppo_cartpole", "--config", "mine.yaml", "--n_trials", "1") == 0
+    maze_pl.sweep({**content, "config": "mine.yaml"}, run_dir="there", n_trials=1)
+    monkeypatch.chdir(project / "elsewhere")
+    assert main(["sweep", "--resume", "../here", "--n_trials", "2"]) == 0
+    (call,) = Path(project, "here", "trial_0001", "calls.txt").read_text().splitlines()
+    assert call.startswith(f"fit --config ppo_cartpole --config {project / 'mine.yaml'} --model.lr 0.2 ")
+    assert len(maze_pl.sweep(resume="../there", n_trials=2).trials) == 2
+
+
+def test_printed_commands_hold_for_folders_with_spaces(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("search.yaml").write_text(yaml.safe_dump({**SWEEP, "n_trials": 1}), encoding="utf-8")
+    assert main(["sweep", "search.yaml", "--run_dir", "my runs"]) == 0
+    shown = "next:\n  tensorboard --logdir 'my runs'\n  optuna-dashboard 'my runs/study.journal'\n"
+    assert shown in capsys.readouterr().out
+    assert main(["sweep", "search.yaml", "--run_dir", "my runs"]) == 2
+    assert "or continue it with `maze-pl sweep --resume 'my runs'`" in capsys.readouterr().err
+    assert main(["fit", "--config", "ppo_cartpole", "--seeds", "2", "--run_dir", "my runs"]) == 2
+    assert "or continue its sweep with `maze-pl sweep --resume 'my runs'`" in capsys.readouterr().err
+
+
+def test_a_folder_is_named_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "search.yaml", "--run_dir", "here", "--run_dir=there"]) == 2
+    assert "--run_dir is given twice: give it once" in capsys.readouterr().err
+
+
 def test_the_command_that_continues_has_trust_if_options_name_foreign_classes(
     project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,6 +134,16 @@ class CountingWalk(Walk):
         return outcome
 
 
+class ShapedWalk(Walk):
+    """A walk that also fires pairs and a text for an event that otherwise has a number."""
+
+    def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
+        if step_key == "step":
+            self.walk.began(self.number > 3, torch.stack([self.place, -self.place], 1))
+            self.walk.passed(self.number > 2, side=3, kind="bush", height="low")
+        return super().act(step_key, action)
+
+
 class Rising(Walk):
     """A walk with a KPI that is infinite in one environment."""
 
@@ -150,6 +160,7 @@ MAKERS: dict[str, Make] = {
     "walk": Walk,
     "walk without limit": partial(Walk, max_episode_steps=None),
     "walk with numbers for all": CountingWalk,
+    "walk with values of several shapes": ShapedWalk,
     **ENVS,
 }
 

@@ -202,6 +202,20 @@ def test_a_policy_that_cannot_play_is_refused_before_many_episodes_are_played() 
         compare("random", "heuristic", env=lambda: GymMazeEnv("Acrobot-v1"), n_episodes=1_000_000)
 
 
+def test_a_search_that_is_impossible_is_refused_before_any_episode_is_played() -> None:
+    n_acts = 0
+
+    class Still(RandomPolicy):
+        def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+            nonlocal n_acts
+            n_acts += 1
+            return PolicyStep({"action": np.zeros((len(batch.agent_id), 1))})
+
+    with pytest.raises(ValueError, match="only best_of can search continuous actions"):
+        compare(Still, env=lambda: GymMazeEnv("Pendulum-v1"), n_episodes=2, max_steps=3, search=["puct:4"])
+    assert n_acts == 0
+
+
 @pytest.mark.slow
 def test_a_search_is_a_further_entry() -> None:
     found = compare("random", env=cart_pole, n_episodes=3, max_steps=40, search=["lookahead:random:16:horizon=20"])

@@ -194,6 +194,14 @@ def test_references_lead_to_references_and_into_components() -> None:
     assert (content["a"], content["b"], content["g"]) == ({"e": 1}, {"e": 1}, 1)
 
 
+def test_the_run_directory_is_that_of_a_resumed_run_and_not_that_of_a_source() -> None:
+    saved = config(run_dir=None)
+    assert filled(saved, option("--resume", "runs/a"), option("--x", "${run_dir}/b"))[2] == "runs/a/b"
+    assert filled(saved, option("--run_dir", "runs/c"), option("--x", "${run_dir}/b"))[2] == "runs/c/b"
+    with pytest.raises(ConfigurationError, match="--x refers to run_dir, which is not set"):
+        filled(saved, option("--warm_start", "runs/a"), option("--x", "${run_dir}/b"))
+
+
 def test_variables_are_taken_out_and_set_by_options() -> None:
     pieces = interpolate(
         [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +53,56 @@ def test_column_in_another_order_has_the_values_of_its_episodes(
     split = np.split(values, np.cumsum(array)[:-1]) if counts else []
     expected = np.concatenate([split[number] for number in order]) if counts else values
     assert ordered.values.tolist() == expected.tolist()
+
+
+KEY = ("Topic", "event", None, ())
+COLUMNS = {
+    "numbers": StatColumn(np.array([0, 2]), np.array([1.0, 2.0])),
+    "vectors": StatColumn(np.array([1, 2]), np.arange(5.0), np.array([2, 3])),
+    "pairs": StatColumn(np.array([0, 1]), np.arange(6.0).reshape(3, 2), np.array([1, 2])),
+    "nothing": StatColumn(np.zeros(0, np.int64), np.zeros(0)),
+    "missing": None,
+}
+
+
+@pytest.mark.parametrize("names", list(permutations(COLUMNS, 3)))
+def test_episodes_with_numbers_and_with_arrays_are_joined(names: tuple[str, ...]) -> None:
+    parts: list[EpisodeBatch] = []
+    expected: list[Any] = []
+    for name in names:
+        column = COLUMNS[name]
+        part = batch(0.0, 1.0, 2.0)
+        values: list[Any] = [None, None, None]
+        if column is not None:
+            part.statistics[KEY] = column
+            for episode, value in column.per_episode():
+                values[episode] = value.tolist() if isinstance(value, np.ndarray) else value
+        parts.append(part)
+        expected += values
+    joined = EpisodeBatch.concatenated(parts)
+    assert values_of(joined) == expected
+    order = np.random.default_rng(0).permutation(len(joined))[:6]
+    assert values_of(joined.chosen(order)) == [expected[place] for place in order.tolist()]
+    again = EpisodeBatch.concatenated([joined[:4], joined[4:]])
+    assert values_of(again) == expected
+
+
+def values_of(episodes: EpisodeBatch) -> list[Any]:
+    """Values of the statistic, numbers or lists; None where an episode has none."""
+    found: list[Any] = [summary.statistics.get(KEY) for summary in EpisodeBatch.from_dict(episodes.to_dict())]
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in found]
+
+
+def test_a_part_whose_values_can_be_stacked_is_stacked() -> None:
+    parts = []
+    for name in ("pairs", "numbers"):
+        parts.append(batch(0.0, 1.0, 2.0))
+        parts[-1].statistics[KEY] = COLUMNS[name]  # type: ignore[assignment]
+    joined = EpisodeBatch.concatenated(parts)
+    assert joined.statistics[KEY].values.shape == (8,)
+    pairs, numbers = joined[:3].statistics[KEY], joined[3:].statistics[KEY]
+    assert (pairs.values.shape, pairs.shapes) == ((3, 2), None)
+    assert (numbers.values.tolist(), numbers.counts, numbers.shapes) == ([1.0, 2.0], None, None)
 
 
 class Late(PendingEpisodes):

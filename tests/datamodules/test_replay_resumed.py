@@ -254,6 +254,31 @@ def test_buffers_that_no_checkpoint_names_any_more_are_removed(tmp_path: Path) -
     assert [buffer.name for buffer in buffers(tmp_path)] == sorted(named) and len(set(named)) == 2
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_buffer_that_a_killed_run_has_left_is_removed_even_if_nothing_remains_to_be_trained(
+    tmp_path: Path, epochs: int
+) -> None:
+    """The run was killed after its last checkpoint, before it could remove the buffer of the checkpoint before."""
+    path = tmp_path / "last.ckpt"
+    fit(make_data(save_buffer=True), save=path)
+    (named,) = buffers(tmp_path)
+    left = tmp_path / f"replay-{64 * 'a'}.pt"
+    for save_buffer in (False, True):
+        left.write_bytes(b"of the checkpoint before")
+        trainer = pl.Trainer(
+            max_epochs=epochs,
+            logger=False,
+            callbacks=[Folder(tmp_path)],
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            accelerator="cpu",
+            devices=1,
+        )
+        trainer.fit(Learner(), make_data(save_buffer=save_buffer), ckpt_path=path, weights_only=True)
+        assert left.exists() == (not save_buffer)
+    assert buffers(tmp_path) == [named]
+
+
 def test_a_buffer_that_a_checkpoint_in_another_folder_names_is_kept(tmp_path: Path) -> None:
     class Last(pl.Callback):
         def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -366,9 +391,11 @@ def test_a_full_disk_leaves_the_former_buffer_as_it_was(tmp_path: Path) -> None:
         accelerator="cpu",
         devices=1,
     )
-    with pytest.raises(OSError, match="the replay buffer cannot be written"):
+    with pytest.raises(OSError, match=f"the replay buffer cannot be written to {tmp_path}: File too large$") as raised:
         trainer.fit(Learner(), make_data(save_buffer=True))
+    assert raised.value.errno == errno.EFBIG
     assert len(buffers(tmp_path)) == 1
+    assert list(tmp_path.glob(".*")) == []
     assert len(fit(make_data(), 2, ckpt_path=tmp_path / "kept.ckpt").batches) == 2
 
 

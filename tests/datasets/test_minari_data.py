@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from gymnasium import spaces
 
 from maze_pl.datasets.minari_data import minari_records, to_minari
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.wrappers import SpacesRecordingWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import SpacesRecordingWrapper, StepSkipWrapper, TimeLimitWrapper
 from maze_pl.records.record_files import SpacesTrajectoryRecord
+from tests.datasets.episodes_of_acts import flat
 from tests.envs.structured_example import make_heap_env
 
 pytestmark = [
@@ -88,6 +90,34 @@ def test_what_minari_has_no_place_for_is_refused() -> None:
     with pytest.raises(ValueError, match="there is no episode for empty-v0"):
         to_minari([], "empty-v0")
     assert minari.list_local_datasets() == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ({"env_time": np.array([0, 4, 8])}, "acts of one environment step each"),
+        ({"last_env_time": 4}, "acts of one environment step each"),
+        ({"actor_reward": np.array([1.0, 2.0, 30.0])}, "rewards of the environment, not those attributed to an actor"),
+        ({"actor_done": np.array([False, True, False])}, "agents that act until the end of the episode"),
+        ({"last_observation": {}}, "an observation after the last act of a truncated episode"),
+    ],
+)
+def test_numbers_that_minari_has_no_place_for_are_refused(changes: dict[str, Any], needed: str) -> None:
+    record = flat(3, terminated=False)
+    with pytest.raises(ValueError, match=f"cannot be in a data set of Minari, which has {needed}"):
+        to_minari([replace(record, **changes)], "numbers-v0")
+    assert minari.list_local_datasets() == {}
+    data = to_minari([replace(record, env_time=np.array([5, 6, 7]), last_env_time=8)], "numbers-v0")
+    assert data.total_steps == 3
+
+
+def test_skipped_environment_steps_are_refused_and_equal_rewards_of_the_actor_are_not() -> None:
+    skipping = StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=4)
+    with pytest.raises(ValueError, match="which has acts of one environment step each"):
+        to_minari(recorded(skipping, 1), "skipped-v0")
+    record = flat(3)
+    record.actor_reward = record.reward.copy()
+    assert to_minari([record], "attributed-v0").total_steps == 3
 
 
 def test_without_minari_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

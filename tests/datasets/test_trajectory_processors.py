@@ -56,6 +56,26 @@ def test_an_unfinished_step_at_the_end_is_clipped_as_a_step() -> None:
     assert kept == {0: 4, 1: 2, 2: 1, 3: 0, 4: 0}
 
 
+def test_an_act_of_several_environment_steps_is_clipped_if_any_of_them_is() -> None:
+    record = flat(4)
+    record.env_time = np.array([0, 4, 8, 9])
+    record.last_env_time = 11
+    steps = [range(0, 4), range(4, 8), range(8, 9), range(9, 11)]
+    for clip_k in range(13):
+        kept = DeadEndClippingTrajectoryProcessor(clip_k).process(record)
+        assert places(kept) == {"a": [place for place, act in enumerate(steps) if all(t < 11 - clip_k for t in act)]}
+
+
+def test_all_sub_steps_of_skipped_environment_steps_are_clipped_together() -> None:
+    acts = [Act(key, 0, time) for time in (0, 3, 6) for key in "ab"]
+    record = episode(acts, make_spec(1, 1), last_time=8)
+    kept = {clip_k: places(DeadEndClippingTrajectoryProcessor(clip_k).process(record)) for clip_k in (0, 2, 3, 5, 6)}
+    assert kept[0] == {"a": [0, 2, 4], "b": [1, 3, 5]}
+    assert kept[2] == {"a": [0, 2], "b": [1, 3]}
+    assert kept[3] == kept[5] == {"a": [0], "b": [1]}
+    assert kept[6] == {"a": [], "b": []}
+
+
 def test_arguments_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="clip_k=-1 must be at least 0"):
         DeadEndClippingTrajectoryProcessor(-1)

@@ -67,11 +67,13 @@ def estimated(make_env: Callable[[], Any], wrappers: Sequence[Any]) -> dict[str,
 def decisions_on(deployment: AgentDeployment, record: StateTrajectoryRecord) -> list[Any]:
     """Actions of a deployment in the recorded states, and its answer in the last one."""
     before: tuple[Any, ...] = (0.0, False, False, {})
+    is_done = False
     actions = []
     for step in record.steps:
         named = {"actor_id": step.actor_id, "env_time": step.env_time} if deployment.needs_actor else {}
-        actions.append(deployment.act(step.maze_state, *before, **named))
+        actions.append(deployment.act(step.maze_state, *before, is_actor_done=is_done, **named))
         before = (step.reward, step.terminated, step.truncated, step.info)
+        is_done = step.actor_done
     named = {}
     if deployment.needs_actor and not (before[1] or before[2]):  # a wrapper ends the episode
         named = {"actor_id": record.steps[0].actor_id, "env_time": record.steps[-1].env_time + 1}
@@ -81,8 +83,13 @@ def decisions_on(deployment: AgentDeployment, record: StateTrajectoryRecord) -> 
 
 def equal(one: Any, other: Any) -> bool:
     """Whether two actions are the same, to the last bit."""
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and one.dtype == other.dtype and bool((one == other).all())
+    if isinstance(one, np.ndarray | np.generic):
+        return (
+            type(one) is type(other)
+            and one.shape == other.shape
+            and one.dtype == other.dtype
+            and bool((one == other).all())
+        )
     if isinstance(one, tuple | list):
         return len(one) == len(other) and all(equal(*pair) for pair in zip(one, other, strict=True))
     if isinstance(one, dict):

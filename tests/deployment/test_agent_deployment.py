@@ -39,10 +39,10 @@ from maze_pl.envs.wrappers import (
 )
 from maze_pl.events import EventLogFiles
 from maze_pl.modules import ES
-from maze_pl.perception import FlattenConcatPolicyNet
+from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from maze_pl.runs.rollout import rollout
 from tests.deployment.replaying import SEED, compare, decisions_on, play, untrained
-from tests.envs.structured_example import make_heap_env
+from tests.envs.structured_example import HeapCoreEnv, make_heap_env
 from tests.equality import assert_equal
 
 CART_POLE = partial(GymMazeEnv, "CartPole-v1")
@@ -492,25 +492,85 @@ def test_the_last_state_is_converted_for_an_actor_that_it_fits() -> None:
     deployment.close()
 
 
-def test_an_actor_that_is_done_is_forgotten() -> None:
-    class Counting:
-        def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
-            before = 0.0 if batch.policy_state is None else float(batch.policy_state["n"][0])
-            counts.append((batch.step_key, int(batch.agent_id[0]), before))
-            action = {head: np.zeros(1, np.int64) for head in heads[batch.step_key]}
-            return PolicyStep(action, policy_state={"n": np.array([before + 1])})
+class Counting:
+    """Counts the acts of each actor in its policy state and its noise, and notes what it was given."""
 
-    heads = {key: list(space.spaces) for key, space in make_heap_env().action_spaces_dict.items()}
-    counts: list[Any] = []
+    def __init__(self) -> None:
+        heads = {key: list(space.spaces) for key, space in make_heap_env().action_spaces_dict.items()}
+        self.actions = {key: {head: np.zeros(1, np.int64) for head in names} for key, names in heads.items()}
+        self.notes: list[Any] = []
+
+    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
+        assert batch.is_first is not None and batch.noise_state is not None
+        before = 0.0 if batch.policy_state is None else float(batch.policy_state["n"][0])
+        noise = [int(array[0]) for array in batch.noise_state.values()]  # without entries if nobody has acted
+        self.notes.append((batch.step_key, int(batch.agent_id[0]), bool(batch.is_first[0]), before, noise))
+        after = {"n": np.array([before + 1])}
+        return PolicyStep(self.actions[batch.step_key], policy_state=after, noise_state=after)
+
+
+class Tiring(HeapCoreEnv):
+    """Says that worker 0 is done whenever it has acted."""
+
+    def is_actor_done(self) -> bool:
+        has_acted = self.actor == ("work", 1)
+        return has_acted or super().is_actor_done()
+
+
+class Leaving(HeapCoreEnv):
+    """Has workers that leave."""
+
+    @property
+    def agent_counts_dict(self) -> dict[int | str, int]:
+        return {"plan": 1, "work": -1}
+
+
+@pytest.mark.parametrize(("core", "max_agents"), [(Tiring, None), (Leaving, {"work": 3})])
+def test_actors_that_are_done_are_treated_as_in_a_rollout(core: Any, max_agents: Any) -> None:
+    def make_env() -> MazeEnv:
+        return make_heap_env(core())
+
+    policy = Counting()
+    records, _ = play(make_env, [], policy, None, 2, 10, max_agents=max_agents)
+    in_rollout = policy.notes[:]
+    policy.notes.clear()
+    with AgentDeployment(policy, make_env, seed=SEED) as deployment:
+        for record in records:
+            decisions_on(deployment, record)
+    assert policy.notes == in_rollout
+    assert any(note[:4] == ("work", 0, False, 3.0) for note in policy.notes), "worker 0 keeps its state"
+
+
+def test_where_agents_come_and_go_one_that_is_done_is_forgotten() -> None:
+    policy = Counting()
     state = {"target": 0, "heap": 3, "strength": 3}
-    deployment = AgentDeployment(Counting(), make_heap_env)
-    for agent, done in ((0, False), (1, False), (0, False), (1, True), (1, False)):
-        deployment.act(state, actor_id=("work", agent), env_time=0, is_actor_done=done)
-    assert [before for *_, before in counts] == [0.0, 0.0, 1.0, 1.0, 2.0]
-    assert (counts[3][1], counts[2][1]) == (1, 0), "agent 0 was done, and would begin again"
-    deployment.act(state, actor_id=("work", 0), env_time=0)
-    assert counts[-1] == ("work", 0, 0.0)
-    deployment.close()
+    with AgentDeployment(policy, lambda: make_heap_env(Leaving())) as deployment:
+        for agent, done in ((0, False), (1, False), (0, False), (1, True), (1, False), (0, False)):
+            deployment.act(state, actor_id=("work", agent), env_time=0, is_actor_done=done)
+    numbers = [note[1:] for note in policy.notes]
+    assert numbers == [
+        (0, True, 0.0, []),
+        (1, True, 0.0, [0]),
+        (0, False, 1.0, [1]),
+        (1, False, 1.0, [1]),
+        (1, False, 2.0, [2]),
+        (0, True, 0.0, [0]),
+    ], "agent 0 was done with its second act, and begins again"
+
+
+def test_agents_without_a_network_are_refused_before_anything_advances() -> None:
+    """A policy of three workers in a system where workers come and go."""
+    spec = Spec.of(make_heap_env())
+    composer = CustomModelComposer(
+        ProbabilisticPolicyComposer([FlattenConcatPolicyNet] * 2, substeps_with_separate_agent_nets=["work"])
+    )
+    policy = ES(spec=spec, networks=composer).policy
+    state = {"target": 0, "heap": 3, "strength": 3}
+    with AgentDeployment(policy, lambda: make_heap_env(Leaving())) as deployment:
+        with pytest.raises(EnvContractError, match=r"actor_id=\('work', 3\) is unknown.*'work': 3"):
+            deployment.act(state, actor_id=("work", 3))
+        for agent in (0, 2):
+            assert deployment.act(state, actor_id=("work", agent), env_time=0)[0] == "work"
 
 
 # ------------------------------------------------------------------------------------------------- users' wrappers

@@ -10,8 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from maze_pl.__main__ import main
 from maze_pl.agents import RandomPolicy
@@ -140,6 +143,38 @@ def test_other_gymnasium_environments(case: str) -> None:
     if name.startswith("LunarLander"):
         pytest.importorskip("Box2D")
     require_same_decisions(partial(GymMazeEnv, name), wrappers)
+
+
+class Drawn(gymnasium.Env[Any, Any]):
+    """Random observations, and any actions."""
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.n_steps = 0
+        return self._drawn(), {}
+
+    def step(self, action: Any) -> Any:
+        self.n_steps += 1
+        return self._drawn(), 1.0, self.n_steps == 10, False, {}
+
+    def _drawn(self) -> Any:
+        return (200 * self.np_random.random(self.observation_space.shape)).astype(self.observation_space.dtype)
+
+
+@pytest.mark.parametrize("shape", [(36, 36, 3), (3, 2, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_images_of_fractions(shape: tuple[int, ...], dtype: Any) -> None:
+    images, forces = spaces.Box(0, 200, shape, dtype), spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    require_same_decisions(lambda: GymMazeEnv(Drawn(images, forces)), n_episodes=2)
+
+
+def test_a_number_as_action() -> None:
+    places, force = spaces.Box(0, 200, (2,), np.float32), spaces.Box(-2, 2, (), np.float32)
+    require_same_decisions(lambda: GymMazeEnv(Drawn(places, force)), n_episodes=2)
 
 
 def test_split_actions() -> None:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 from maze_pl.agents import RandomPolicy
 from maze_pl.deployment import AgentDeployment
-from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import (
+    ActionConversionInterface,
+    CoreEnv,
+    GymMazeEnv,
+    MazeEnv,
+    ObservationConversionInterface,
+    RewardAggregatorInterface,
+    take_over,
+)
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import masked_struct_env_factory
 from maze_pl.envs.wrappers import ObservationStackWrapper, TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError
+from maze_pl.search.decision import PlannedAct
 
 LOOKAHEAD = "lookahead:random:16:horizon=15"
 
@@ -51,8 +64,6 @@ def test_decisions_are_those_of_a_rollout(make: Callable[[], Any], search: str) 
 def test_candidates_are_those_of_the_policy_and_may_be_taken() -> None:
     class Sure(RandomPolicy):
         def probabilities(self, batch: Any, temperature: float = 1.0) -> dict[str, Any]:
-            import numpy as np
-
             return {"action": np.array([[0.25, 0.75]])}
 
     system = cart_pole()
@@ -90,3 +101,140 @@ def test_histories_of_wrappers_are_copied_into_simulations() -> None:
 
     (played,) = rollout(stacked, "random", seed=2, search=LOOKAHEAD, deterministic=True, record=("states",), n_envs=1)
     assert played.summary.reward == 8.0
+
+
+class Lock(gymnasium.Env[Any, Any]):
+    """Rewards the right figure of a code in each step; observations do not tell how many were given."""
+
+    CODE = (0, 1, 1, 0, 1, 0)
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.n_given = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        is_right = self.CODE[self.n_given] == action
+        self.n_given += 1
+        return np.zeros(1, np.float32), float(is_right), self.n_given == len(self.CODE), False, {}
+
+
+def lock() -> Any:
+    return GymMazeEnv(Lock())
+
+
+class Even(RandomPolicy):
+    def probabilities(self, batch: Any, temperature: float = 1.0) -> dict[str, Any]:
+        return {"action": np.array([[0.5, 0.5]] * len(batch.agent_id))}
+
+
+@pytest.mark.parametrize("n_before", [0, 1, 3])
+def test_a_plan_ends_where_another_action_is_taken(n_before: int) -> None:
+    system = lock()
+    system.reset(seed=0)
+    with AgentDeployment(Even, lock, search="beam:64", seed=0) as deployment:
+        step: tuple[Any, ...] = (0.0, False, False)
+        actions = []
+        for n_given in range(len(Lock.CODE)):
+            state = system.get_maze_state()
+            if n_given == n_before:
+                found = deployment.candidates(state, 2, *step, simulation=system)
+                actions.append(deployment.take(found[Lock.CODE[n_given]]))
+            else:
+                actions.append(deployment.act(state, *step, simulation=system))
+            _, *step, _ = system.step({"action": actions[-1]})
+    assert tuple(actions) == Lock.CODE
+
+
+def n_planned_acts() -> int:
+    return sum(isinstance(one, PlannedAct) for one in gc.get_objects())
+
+
+def test_plans_of_episodes_that_have_ended_are_dropped() -> None:
+    before = n_planned_acts()
+    system = lock()
+    with AgentDeployment("random", lock, search="best_of:2", seed=0) as deployment:
+        for _ in range(5):
+            system.reset(seed=0)
+            deployment.act(system.get_maze_state(), simulation=system)
+            deployment.reset()
+        assert n_planned_acts() - before < len(Lock.CODE), "those of one episode"
+
+
+class SalesEvents:
+    def sold(self, n: int) -> None:
+        """Pieces were sold."""
+
+
+class Revenue(RewardAggregatorInterface):
+    def get_interfaces(self) -> list[type]:
+        return [SalesEvents]
+
+    def summarize_reward(self, maze_state: Any = None) -> float:
+        return float(sum(record.attributes["n"] for record in self.query_events(SalesEvents.sold)))
+
+
+class Shop(CoreEnv):
+    """Sells as many pieces as the action says, for three days."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = self.pubsub.create_event_topic(SalesEvents)
+        self.revenue = Revenue()
+        self.pubsub.register_subscriber(self.revenue)
+
+    def step(self, maze_action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.events.sold(n=maze_action)
+        return 0, self.revenue.summarize_reward(), self.context.env_time == 2, False, {}
+
+    def reset(self) -> Any:
+        return 0
+
+    def get_maze_state(self) -> Any:
+        return 0
+
+    def seed(self, seed: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def clone_from(self, env: Any) -> None:
+        take_over(self, env)
+
+
+class _Nothing(ObservationConversionInterface):
+    def space(self) -> spaces.Dict:
+        return spaces.Dict({"nothing": spaces.Box(0, 1, (1,), np.float32)})
+
+    def maze_to_space(self, maze_state: Any) -> dict[str, Any]:
+        return {"nothing": np.zeros(1, np.float32)}
+
+
+class _Pieces(ActionConversionInterface):
+    def space(self) -> spaces.Dict:
+        return spaces.Dict({"pieces": spaces.Discrete(3)})
+
+    def space_to_maze(self, action: Any, maze_state: Any) -> int:
+        return int(action["pieces"])
+
+
+def shop() -> Any:
+    return MazeEnv(Shop(), {0: _Pieces()}, {0: _Nothing()})
+
+
+def test_rewards_from_events_and_the_time_of_a_simulation_that_is_driven_are_those_of_a_rollout() -> None:
+    search = "lookahead:random:6"
+    (played,) = rollout(shop, "random", seed=5, search=search, deterministic=True, record=("states",), n_envs=1)
+    assert played.states is not None and played.summary.reward == 6.0 and played.summary.env_steps == 3
+    system = shop()
+    system.reset(seed=played.seed)
+    step: tuple[Any, ...] = (0.0, False, False)
+    steps = []
+    with AgentDeployment("random", shop, search=search, seed=5) as deployment:
+        while (action := deployment.act(system.get_maze_state(), *step, simulation=system)) is not None:
+            _, *step, _ = system.step_simulation(action)  # type: ignore[assignment]
+            steps.append((action, *step))
+        assert next(iter(deployment._summaries)).reward == 6.0
+    recorded = [act for act in played.states.steps if act.maze_action is not None]
+    assert steps == [(act.maze_action, act.reward, act.terminated, act.truncated) for act in recorded]

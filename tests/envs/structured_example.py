@@ -161,9 +161,9 @@ class NamedAction(ActionConversionInterface):
         return {"amount": self.mask} if self.mask else {}
 
 
-def make_heap_env() -> MazeEnv:
+def make_heap_env(core_env: HeapCoreEnv | None = None) -> MazeEnv:
     return MazeEnv(
-        HeapCoreEnv(),
+        core_env or HeapCoreEnv(),
         action_conversion_dict={"plan": NamedAction("plan"), "work": NamedAction("work", "amount_mask")},
         observation_conversion_dict={"plan": PlanObservation(), "work": WorkObservation()},
     )

@@ -146,6 +146,46 @@ def test_an_agent_that_is_truncated_alone_has_no_last_turn_and_is_not_done() -> 
     assert [act[5:] for act in acts] == [(False, False)] * 9 + [(True, False)], "it does not truncate the episode"
 
 
+class EndsAtTheLimit(Runners):
+    """All agents are truncated after three steps, in which some of them end; they observe their places."""
+
+    def __init__(self, agents: list[str], enders: list[str]) -> None:
+        super().__init__(limit=3)
+        self.possible_agents = agents
+        self.enders = enders
+
+    def step(self, actions: dict[str, int]) -> Any:
+        acted = self.agents
+        seen, rewards, _, cuts, infos = super().step(actions)
+        self.agents = [] if self.time == self.limit else acted
+        ends = {agent: self.time == self.limit and agent in self.enders for agent in acted}
+        return seen, rewards, ends, cuts, infos
+
+    def _observations(self) -> dict[str, Any]:
+        return {agent: np.full(1, self.possible_agents.index(agent), np.float32) for agent in self.agents}
+
+
+@pytest.mark.parametrize("agents", [["wolf", "sheep"], ["sheep", "wolf"], ["c_1", "a_0", "b_10", "b_9"]])
+@pytest.mark.parametrize("enders", [[], [0], [-1], [0, 1], [1], "all"])
+def test_an_episode_is_truncated_also_if_some_agents_end_at_the_limit(agents: list[str], enders: list[int]) -> None:
+    enders = list(range(len(agents))) if enders == "all" else enders
+    ending = [agents[place] for place in enders]
+    env = PettingZooMazeEnv(EndsAtTheLimit(agents, ending))
+    acts = play(env, 1)
+    is_terminated = len(set(ending)) == len(agents)
+    assert [act[5:] for act in acts] == [(False, False)] * (len(acts) - 1) + [(is_terminated, not is_terminated)]
+    assert len(acts) == 3 * len(agents), "no agent has a further turn"
+    assert [act[3] for act in acts] == [*[time for time in (0, 1, 2) for _ in agents][1:], 3]
+    assert [act[2] for act in acts] == [False] * (len(acts) - 1) + [agents[-1] in ending]
+    chosen = [act[1] for act in acts[-len(agents) :]]
+    assert acts[-1][4] == [10 * place + choice for place, choice in enumerate(chosen)]
+    state = env.core_env.get_maze_state()
+    assert state["observation"][0] == agents.index(state["agent"])
+    assert is_terminated or state["agent"] not in ending, (
+        "the value of what follows is that of an agent that has a future"
+    )
+
+
 @pytest.mark.parametrize("name", CLASSIC)
 def test_each_agent_receives_what_pettingzoo_pays_it(name: str) -> None:
     env = make_pettingzoo_env(name)
@@ -180,6 +220,23 @@ def test_masks_forbid_in_every_act_but_the_last_turn_which_has_no_effect() -> No
         winners = [act for act in acts if act[4] is not None and 1.0 in act[4]]
         assert len(winners) <= 1
         assert all(act[2] for act in acts[-1:])
+
+
+class MasksInInfos(Runners):
+    """Forbids an action in infos."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observations, infos = super().reset(seed, options)
+        return observations, {agent: {"action_mask": np.array([1, 0], np.int8)} for agent in infos}
+
+
+def test_masks_in_infos_are_not_read_with_one_warning(recwarn: pytest.WarningsRecorder) -> None:
+    env = PettingZooMazeEnv(MasksInInfos())
+    for _ in range(2):
+        env.reset(seed=1)
+    found = [str(warning.message) for warning in recwarn if "in infos" in str(warning.message)]
+    remedy = "where it is not read; add it to the observations of this agent"
+    assert found == [f"MasksInInfos has the action_mask of 'late_0' in infos, {remedy}"]
 
 
 def test_policies_are_assigned_by_patterns() -> None:

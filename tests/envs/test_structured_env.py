@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -148,6 +150,32 @@ def test_a_mask_that_is_no_observation_is_refused() -> None:
                 {"plan": PlanObservation(), "work": WorkObservation()},
             )
         )
+
+
+class Forgetful(NamedAction):
+    """Its masks lack `@property`."""
+
+    def action_masks(self) -> dict[str, str]:  # type: ignore[override]
+        return {"amount": "heap"}
+
+
+class Listing(NamedAction):
+    """Its masks are not a dict."""
+
+    @property
+    def action_masks(self) -> Any:
+        return ["heap"]
+
+
+@pytest.mark.parametrize(
+    ("conversion", "came"), [(Forgetful, "Forgetful is a method"), (Listing, "Listing returned a list of 1 values")]
+)
+def test_masks_that_are_not_a_dict_in_a_property_are_named(conversion: type[NamedAction], came: str) -> None:
+    actions = {"plan": NamedAction("plan"), "work": conversion("work")}
+    with pytest.raises(
+        TypeError, match=rf"^action_masks of {came}; define it as a property \(@property\) that returns"
+    ):
+        MazeEnv(HeapCoreEnv(), actions, {"plan": PlanObservation(), "work": WorkObservation()})
 
 
 def test_states_of_several_sub_steps_are_not_converted_by_guessing() -> None:

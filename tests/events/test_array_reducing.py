@@ -1,15 +1,18 @@
-"""Sums of arrays in many episodes at once equal those of single episodes, and of Python's numbers."""
+"""Statistics of many episodes at once equal those of single episodes; sums of arrays, those of Python's numbers."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from maze_pl.events import EventRecord, define_episode_stats, define_epoch_stats, define_step_stats
-from maze_pl.events.array_reducing import GroupedEvents
-from maze_pl.events.episode_statistics import EpisodeStatistics
+from maze_pl.events.array_reducing import GroupedEvents, reduced_episodes
+from maze_pl.events.episode_statistics import EpisodeStatistics, episode_value, step_values
 from maze_pl.events.topics import declarations
 
 COUNTS = [3, 1, 4, 1]  # of the events of four episodes
@@ -75,3 +78,109 @@ def test_sums_equal_those_of_single_episodes_and_of_pythons_numbers(dtype: str, 
             exact = values[chosen].astype(object)  # Python's numbers
             total = sum(exact[1:], exact[0]) if name != "mean" else sum(exact.ravel()) / exact.size
             np.testing.assert_allclose(np.asarray(found, float), np.asarray(total, float), rtol=1e-14)
+
+
+IN_ARRAYS = [sum, math.fsum, np.sum, np.mean, np.std, np.var, np.median, min, max, np.min, np.max]
+
+
+def numbers_of(kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Values of events with many equal ones, zeros of both signs, and NaN in `nan`."""
+    generator = np.random.default_rng(1)
+    if kind == "bool":
+        return generator.integers(2, size=shape).astype(np.bool_)
+    if kind == "int":
+        return generator.integers(-3, 4, size=shape)
+    if kind == "large":
+        return generator.integers(-(2**60), 2**60, size=shape)
+    values = generator.normal(size=shape) * 10.0 ** generator.integers(-8, 9, size=shape)
+    values[generator.random(shape) < 0.2] = 0.0
+    values[generator.random(shape) < 0.2] = -0.0
+    if kind == "nan":
+        values[generator.random(shape) < 0.2] = np.nan
+    return values
+
+
+def bits(value: Any) -> list[str]:
+    """Numbers as texts that differ if their bits do."""
+    return [float(number).hex() for number in np.ravel(value).tolist()]
+
+
+@pytest.mark.parametrize("kind", ["bool", "int", "large", "float", "nan"])
+@pytest.mark.parametrize(
+    ("reduce", "shape"),
+    [*product(IN_ARRAYS, [()]), *product([np.sum, np.mean, np.std, np.var, np.median, np.min, np.max], [(3,), (2, 2)])],
+)
+def test_reductions_in_arrays_equal_the_functions_bit_for_bit(
+    reduce: Callable[..., Any], kind: str, shape: tuple[int, ...]
+) -> None:
+
+    class Reduced:
+        @define_epoch_stats(np.mean)
+        @define_episode_stats(np.max)
+        @define_step_stats(reduce)
+        def fired(self, value: Any) -> None: ...
+
+    counts = np.array([40, 0, 1, 23, 0])
+    n_steps = np.array([12, 3, 1, 9, 0])
+    generator = np.random.default_rng(2)
+    steps = np.concatenate(
+        [np.sort(generator.integers(n, size=count)) for n, count in zip(n_steps, counts, strict=True) if n]
+    )
+    values = numbers_of(kind, (len(steps), *shape))
+    ends = np.cumsum(counts)
+    events = GroupedEvents(declarations(Reduced)["fired"], counts, steps, {"value": values}, n_steps)
+    (column,) = events.statistics().values()
+    expected = {}
+    for episode, (end, count) in enumerate(zip(ends, counts, strict=True)):
+        listed = values[end - count : end].tolist() if not shape else list(values[end - count : end])
+        by_step = step_values(reduce, steps[end - count : end].tolist(), listed, int(n_steps[episode]))
+        result = episode_value(np.max, by_step)
+        if result is not None:
+            expected[episode] = bits(result)
+    assert {episode: bits(value) for episode, value in column.per_episode()} == expected
+    by_episode = {}
+    for episode, (end, count) in enumerate(zip(ends, counts, strict=True)):
+        listed = values[end - count : end].tolist() if not shape else list(values[end - count : end])
+        result = episode_value(reduce, listed)
+        if result is not None:
+            by_episode[episode] = bits(result)
+    column = reduced_episodes(reduce, values, counts)
+    assert {episode: bits(value) for episode, value in column.per_episode()} == by_episode
+
+
+@pytest.mark.parametrize("reduce", [*IN_ARRAYS, len, None])
+def test_usual_reductions_of_steps_are_made_of_all_episodes_at_once(
+    reduce: Callable[..., Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Reduced:
+        @define_epoch_stats(np.mean)
+        @define_episode_stats(np.max)
+        @define_step_stats(reduce)
+        def fired(self, value: Any) -> None: ...
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("one call for each episode")
+
+    monkeypatch.setattr("maze_pl.events.array_reducing.step_values", refuse)
+    monkeypatch.setattr("maze_pl.events.array_reducing.episode_value", refuse)
+    columns: dict[str | None, np.ndarray] = {"value": np.arange(9.0)}
+    events = GroupedEvents(
+        declarations(Reduced)["fired"], np.array(COUNTS), np.array(STEPS), columns, np.array(N_STEPS)
+    )
+    (column,) = events.statistics().values()
+    assert len(column.values) == 4
+
+
+def odd_ones_alone(values: list[Any]) -> Any:
+    """A number for an odd number of values, otherwise an array whose shape depends on it."""
+    return float(len(values)) if len(values) % 2 else np.ones((2, len(values)))
+
+
+@pytest.mark.parametrize("counts", [[3, 1], [2, 2], [4, 2, 3], [0, 2, 1, 0]])
+def test_episodes_may_be_reduced_to_numbers_and_to_arrays_of_different_shapes(counts: list[int]) -> None:
+    column = reduced_episodes(odd_ones_alone, np.arange(float(sum(counts))), np.array(counts))
+    expected = {episode: odd_ones_alone([0.0] * count) for episode, count in enumerate(counts) if count}
+    found = dict(column.per_episode())
+    assert found.keys() == expected.keys()
+    for episode, value in expected.items():
+        np.testing.assert_array_equal(found[episode], value, strict=isinstance(value, np.ndarray))

@@ -204,6 +204,32 @@ def test_sums_of_arrays_neither_overflow_nor_lose_digits(rows: Any, dtype: Any, 
     assert results["mean"] == pytest.approx(sum(passed) / (8 * len(rows)), rel=1e-15)
 
 
+@pytest.mark.parametrize("make", [np.array, torch.tensor])
+def test_a_step_without_arrays_counts_as_zeros_in_their_shape(make: Any) -> None:
+    class Pairs:
+        @define_epoch_stats(np.mean, input_name="sum", output_name="sum")
+        @define_epoch_stats(np.mean, input_name="mean", output_name="mean")
+        @define_epoch_stats(np.mean, input_name="all", output_name="all")
+        @define_episode_stats(np.sum, output_name="sum")
+        @define_episode_stats(np.mean, output_name="mean")
+        @define_episode_stats(None, output_name="all")
+        @define_step_stats(sum)
+        def fired(self, value: Any) -> None: ...
+
+    statistics = EpisodeStatistics()
+    for step in range(4):
+        for value in ([1, 2], [3.5, 4]) if step in (1, 3) else ():
+            statistics.receive(EventRecord(Pairs, Pairs.fired, {"value": make(value)}, 0))
+        statistics.end_step()
+    results = {key[2]: value for key, value in statistics.end_episode().statistics.items()}
+    assert results["all"].tolist() == [[0, 0], [4.5, 6], [0, 0], [4.5, 6]]  # type: ignore[union-attr]
+    assert (results["sum"], results["mean"]) == (21.0, 21.0 / 8)
+    for _ in range(2):
+        statistics.end_step()
+    results = {key[2]: value for key, value in statistics.end_episode().statistics.items()}
+    assert results["all"].tolist() == [0, 0]  # type: ignore[union-attr]
+
+
 def test_the_reward_is_the_sum_of_all_reward_events_in_double_precision() -> None:
     statistics = EpisodeStatistics()
     for _ in range(1000):

@@ -64,6 +64,58 @@ def test_rows_after_a_checkpoint_are_removed_and_others_follow(run_dir: Path, fo
     assert names_in(run_dir / "logs", format) == "abc"
 
 
+def test_parquet_files_are_cut_in_their_order_on_a_machine_whose_clock_is_behind(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, now = run_dir / "logs", [10**18]
+    monkeypatch.setattr("time.time_ns", lambda: now.append(now[-1] + 1) or now[-1])
+    log("logs", "parquet", "a")
+    first = event_log_ends([log("logs", "parquet", "b")])
+    second = event_log_ends([log("logs", "parquet", "c")])
+    log("logs", "parquet", "d")
+    for start in (10**17, 10**16):  # another machine each time, whose clock is further behind
+        now.append(start)
+        cut_event_logs(second)
+        assert names_in(folder, "parquet") == "abc"
+        third = event_log_ends([log("logs", "parquet", "e")])
+        log("logs", "parquet", "f")
+        assert names_in(folder, "parquet") == "abcef"
+        cut_event_logs(third)
+        assert names_in(folder, "parquet") == "abce"
+        cut_event_logs(second)  # killed before the next checkpoint
+        assert names_in(folder, "parquet") == "abc"
+        log("logs", "parquet", "g")
+    cut_event_logs(first)
+    assert names_in(folder, "parquet") == "ab"
+
+
+def test_a_kill_while_parquet_files_get_other_numbers_changes_neither_their_rows_nor_their_order(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        ends = event_log_ends([log("logs", "parquet", name)])
+    log("logs", "parquet", "d")
+    monkeypatch.setattr("time.time_ns", lambda: 5)
+    rename, n_left = Path.rename, [0]
+
+    def rename_until_killed(path: Path, target: Path) -> Path:
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_until_killed)
+    for n_renamed in range(3):
+        n_left[0] = n_renamed
+        with pytest.raises(KeyboardInterrupt):
+            cut_event_logs(ends)
+        assert names_in(run_dir / "logs", "parquet") == "abc"
+    n_left[0] = 3
+    cut_event_logs(ends)
+    log("logs", "parquet", "e")
+    assert names_in(run_dir / "logs", "parquet") == "abce"
+
+
 def test_rows_of_ranks_that_wrote_later_are_kept(run_dir: Path) -> None:
     first = event_log_ends([log("logs", "csv", "a")])
     second = event_log_ends([log("logs", "csv", "b"), log("others", "csv", "c")])

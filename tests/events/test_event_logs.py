@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import errno
 import importlib.util
 import io
 import mmap
@@ -247,9 +248,10 @@ def test_a_full_disk_leaves_whole_rows(tmp_path: Path) -> None:
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1500, former[1]))
     try:
-        with pytest.raises(OSError, match=r"the event log .*YardEvents.left.csv cannot be written: "):
+        with pytest.raises(OSError, match=r"YardEvents.left.csv cannot be written: File too large") as raised:
             for _ in range(100):
                 events.left()
+        assert raised.value.errno == errno.EFBIG
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
     assert len(read(tmp_path, "YardEvents.left")) == 20

@@ -209,6 +209,43 @@ def test_a_group_of_one_episode_has_zeros_in_a_long_one_without_it() -> None:
     assert result[f"SignalEvents/share/{REDUCERS.index(np.mean)}/a"] == 0.5
 
 
+ARRAYS_REDUCED = (sum, np.sum, np.mean, np.std, np.max, np.median)
+
+
+class PairEvents:
+    @define_epoch_stats(None, input_name="all", output_name="all")
+    @define_episode_stats(None, input_name="total", output_name="all")
+    @define_step_stats(sum, output_name="total")
+    def kept(self, value: Any) -> None: ...
+
+
+for _number, _reduce in enumerate(ARRAYS_REDUCED):
+    define_epoch_stats(np.mean, input_name=str(_number), output_name=str(_number))(PairEvents.kept)
+    define_episode_stats(_reduce, input_name="total", output_name=str(_number))(PairEvents.kept)
+
+
+@pytest.mark.parametrize("first", [0, 3, 15_000, 25_000])
+@pytest.mark.parametrize("n_steps", [9_000, 26_000])
+def test_steps_without_events_have_zeros_in_the_shape_of_the_arrays_of_others(first: int, n_steps: int) -> None:
+    statistics = EpisodeStatistics()
+    statistics.declare(PairEvents)
+    totals = np.zeros((n_steps, 2))
+    for step in range(n_steps):
+        if step in (first, first + 700):
+            for value in ([1.5, -2.0], [0.25, 4.0]):
+                attributes = {"value": np.array(value)}
+                statistics.receive(EventRecord(PairEvents, PairEvents.kept, attributes, 0))
+                totals[step] += value
+        statistics.end_step()
+    found = {key[2]: value for key, value in statistics.end_episode().statistics.items()}
+    has_events = first < n_steps
+    expected = totals if has_events else totals[:, 0]  # of numbers, without any event
+    assert Histogram.of(found["all"]) == Histogram.of(expected)
+    for number, reduce in enumerate(ARRAYS_REDUCED):
+        result: Any = expected.sum(0) if reduce is sum else reduce(expected)
+        np.testing.assert_allclose(found[str(number)], result, rtol=1e-12)  # type: ignore[arg-type]
+
+
 def kept(statistics: EpisodeStatistics) -> int:
     return len(pickle.dumps(statistics))
 

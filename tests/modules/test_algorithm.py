@@ -52,6 +52,13 @@ def test_gradient_is_clipped_by_its_global_norm(kit: SimpleNamespace) -> None:
         assert table["ActorCriticEvents/policy_grad_norm/substep_0"] == 0.0
 
 
+@pytest.mark.filterwarnings("ignore:You are using fast_dev_run")
+def test_fast_dev_run_limits_batches_that_take_several_steps_each(kit: SimpleNamespace) -> None:
+    module = PPO(actor_critic=kit.make_actor_critic(), batch_size=20, n_optimization_epochs=2)
+    trainer = kit.fit(module, epochs=5, length=5, fast_dev_run=3)
+    assert (module.env_steps, trainer.global_step) == (3 * 40, 3 * 4)
+
+
 def test_loss_without_graph_takes_a_step_all_the_same(kit: SimpleNamespace) -> None:
     class Idle(AlgorithmModule):
         def training_step(self, rollout: Rollout, batch_idx: int) -> None:

@@ -9,6 +9,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.curves import Curve, band, chart, default_statistics, full_name, read_all, smoothed
 from maze_pl.reports.run_groups import grouped_runs
 from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
+from maze_pl.runs.metrics import NoMetricsError
 from tests.reports.written_runs import RETURN, write_run
 
 
@@ -52,11 +53,11 @@ def test_smoothing_forgets_a_very_large_value_that_is_no_neighbour() -> None:
 
 
 def test_numbers_that_are_too_large_to_be_drawn_are_named(tmp_path: Path) -> None:
-    groups = grouped_runs([write_run(tmp_path / "run", 0, [1.0, -1e308])])
+    run = write_run(tmp_path / "run", 0, [1.0, -1e308])
     with pytest.raises(
         ConfigurationError, match=r"run has logged a number of size 1e\+308 as '.*', .* at most 1e\+300"
     ):
-        chart(groups, read_all(groups), RETURN, "env_steps")
+        chart(grouped_runs([run]), read_all([run])[0], RETURN, "env_steps")
 
 
 def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(tmp_path: Path) -> None:
@@ -71,10 +72,40 @@ def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(t
     assert [group.name for group in grouped_runs([first, second])] == ["a"]
 
 
+def test_options_that_only_place_files_or_end_training_are_in_no_name_and_split_no_group(tmp_path: Path) -> None:
+    """The configurations that training writes hold these options, with other values in each run."""
+    runs = []
+    for seed in (0, 1):
+        folder = f"outputs/{seed}"
+        config = {
+            "trainer": {"logger": {"init_args": {"save_dir": folder}}, "max_time": f"00:00:0{seed}:00"},
+            "best_checkpoint": {"monitor": "eval/return", "dirpath": folder},
+            "last_checkpoint": {"every_n_epochs": 1 + seed, "dirpath": folder},
+            "hyperparameters": ["model.lr"][seed:],
+            "early_stopping": {"patience": seed},
+            "stop_at_return": {"threshold": 10.0 + seed},
+        }
+        runs.append(write_run(tmp_path / "seeds" / f"seed_{seed}", seed, config=config))
+    (group,) = grouped_runs(runs)
+    assert (group.name, group.runs) == ("seeds", runs)
+
+
+def test_runs_without_metrics_and_damaged_ones_do_not_hide_the_others(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name) for name in ("whole", "missing", "empty", "damaged")]
+    (runs[1] / "metrics.csv").unlink()
+    (runs[2] / "metrics.csv").write_text("")
+    (runs[3] / "metrics.csv").write_text("step,a\n1,2,3\n")
+    metrics, faults = read_all(runs)
+    assert list(metrics) == runs[:1]
+    assert [isinstance(fault, NoMetricsError) for fault in faults.values()] == [True, True, False]
+
+
 def test_statistics_have_short_names_and_unknown_ones_are_refused_with_similar_ones(tmp_path: Path) -> None:
     kpi = "night_BaseEnvEvents/kpi/mean/x"
-    groups = grouped_runs([write_run(tmp_path / "a"), write_run(tmp_path / "b", 1, statistic=kpi)])
-    metrics = read_all(groups)
+    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", 1, statistic=kpi)]
+    groups = grouped_runs(runs)
+    metrics, faults = read_all(runs)
+    assert not faults
     assert default_statistics(metrics) == [RETURN]
     assert full_name("eval/return", metrics) == RETURN
     assert full_name("night/kpi/x", metrics) == kpi

@@ -128,6 +128,19 @@ def test_agents_of_one_sub_step_see_their_id() -> None:
     assert int(observations["member/1"][AGENT_ID]) == 1
 
 
+@pytest.mark.parametrize("module", [agreement, hierarchy, team])
+def test_spaces_can_be_sampled_as_rllib_does_it(module: Any) -> None:
+    from maze_pl.rllib.multi_agent_env import StructuredMultiAgentEnv, observation_space_with_id
+
+    env = StructuredMultiAgentEnv(training_env(module.make_env))
+    for name in env.possible_agents:
+        space = env.get_observation_space(name)
+        sample = {part: np.asarray(value) for part, value in space.sample().items()}
+        assert space.contains(sample)
+    (space, *_) = env.observation_spaces.values()
+    assert observation_space_with_id(space, -1)[AGENT_ID].contains(np.array(2**31 - 1))
+
+
 def test_an_agent_that_leaves_ends_with_its_environment_step_while_the_others_go_on() -> None:
     from maze_pl.rllib.multi_agent_env import StructuredMultiAgentEnv
 

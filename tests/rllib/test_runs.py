@@ -92,6 +92,17 @@ def test_a_run_is_logged_played_and_continued_like_any_other(
     assert main(["export", "here", "--to", "agent.bundle", "--episodes", "1", "--max_steps", "20"]) == 0
 
 
+def test_several_agents_of_a_sub_step_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--config", "rllib_ppo_cartpole", *SMALL, "--data.env", "tests.structured.team.make_env"]
+    assert main(["rllib", *words, "--run_dir", "here", "--trainer.max_epochs", "1"]) == 0
+    agent = maze_pl.load("here")
+    assert isinstance(agent, maze_pl.rllib.RLlibPPO)
+    names = {name for row in rows(Path("here")) for name, value in row.items() if value}
+    assert "eval_BaseEnvEvents/reward/mean" in names
+    assert any(name.startswith("train_RLlibEvents/policy_loss") for name in names)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_command(number: signal.Signals, tmp_path: Path) -> None:

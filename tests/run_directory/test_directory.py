@@ -147,11 +147,12 @@ def test_a_run_that_has_lost_its_last_checkpoint_is_not_started_again() -> None:
 def test_a_run_that_was_killed_before_its_first_last_checkpoint_continues_from_the_best(folder: str | None) -> None:
     best = written_checkpoint(Path(folder or "run/checkpoints", "best.ckpt"), 200)
     Path("run").mkdir(exist_ok=True)
-    assert run_directory.last_checkpoint("run", best_folder=folder) == best
+    Path("run", "config.yaml").write_text(f"best_checkpoint: {{dirpath: {folder or 'null'}}}", encoding="utf-8")
+    assert run_directory.last_checkpoint("run") == best
     logged(100, 200)
-    assert run_directory.last_checkpoint("run", best_folder=folder) == best
+    assert run_directory.last_checkpoint("run") == best
     last = written_checkpoint(Path("run/checkpoints/last.ckpt"), 200)
-    assert run_directory.last_checkpoint("run", best_folder=folder) == last
+    assert run_directory.last_checkpoint("run") == last
 
 
 def test_a_run_that_was_killed_in_its_first_epoch_starts_again_in_spite_of_other_checkpoints() -> None:

@@ -12,7 +12,8 @@ import pytest
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.run_directory import claimed, require_empty, run_directory
 
-TRAINED = ["config.yaml", "run.log"]
+RECORDS = ["config.yaml", "run.log", "command.txt", "provenance.json", "source_folders.txt", ".lock", "networks/a.svg"]
+TRAINED = [*RECORDS, "metrics.csv"]
 PLAYED = ["config.yaml", "command.txt", "episodes.csv"]
 CONTINUE = "or continue its run with `maze-pl fit --resume {path}`, in Python with RunContext(run_dir='{path}')"
 CASES: list[tuple[list[str], bool, str]] = [
@@ -20,6 +21,9 @@ CASES: list[tuple[list[str], bool, str]] = [
     (["config.yaml", "checkpoints/last.ckpt"], True, CONTINUE),
     (["seeds.json"], True, "or continue its run with `maze-pl fit --resume {path}`"),
     (["sweep.yaml"], True, "or continue its sweep with `maze-pl sweep --resume {path}`"),
+    ([*RECORDS, "notes.txt"], True, f"choose another one, {CONTINUE}"),
+    (RECORDS, False, "the folder {path} is not empty: choose one that does not exist or is empty"),
+    (["command.txt"], True, "the run directory {path} is not empty: choose another one"),
     (PLAYED, True, "the run directory {path} is not empty: choose another one"),
     (PLAYED, False, "the folder {path} is not empty: choose one that does not exist or is empty"),
     (TRAINED, False, "the folder {path} is not empty: choose one that does not exist or is empty"),
@@ -37,6 +41,29 @@ def test_a_directory_with_files_is_refused_and_only_its_own_run_can_be_continued
     with ExitStack() as undo, pytest.raises(ConfigurationError) as raised:
         run_directory(None, str(tmp_path), None, undo, is_training)
     assert str(raised.value).endswith(message.format(path=tmp_path))
+
+
+@pytest.mark.parametrize(("file", "command"), [("run.log", "fit"), ("seeds.json", "fit"), ("sweep.yaml", "sweep")])
+def test_the_commands_in_messages_hold_for_folders_with_spaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.yaml", file):
+        Path("my runs").mkdir(exist_ok=True)
+        Path("my runs", name).touch()
+    Path("my runs", "metrics.csv").touch()
+    with pytest.raises(ConfigurationError, match=f"`maze-pl {command} --resume 'my runs'`"):
+        require_empty(Path("my runs"))
+
+
+def test_a_new_run_may_use_the_directory_of_a_run_that_failed_before_its_first_epoch_ended(tmp_path: Path) -> None:
+    for file in RECORDS:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    require_empty(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        require_empty(tmp_path)
 
 
 def test_a_directory_with_a_lock_is_empty(tmp_path: Path) -> None:

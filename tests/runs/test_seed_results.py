@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from maze_pl.core.provenance import Provenance
 from maze_pl.runs.provenance import append_provenance
-from maze_pl.runs.seed_results import SeedResult, read_results, read_values, table_of_seeds, write_results
+from maze_pl.runs.seed_results import SeedResult, has_ended, read_results, read_values, table_of_seeds, write_results
 
 RETURN, KPI = "eval_BaseEnvEvents/reward/mean", "eval_BaseEnvEvents/kpi/mean/waste"
 
@@ -35,6 +36,15 @@ def test_a_kpi_that_the_last_evaluation_lacks_has_no_value(tmp_path: Path) -> No
     path = write_metrics(tmp_path, "100,1.0,5.0,0.4", "200,2.0,9.0,0.3", "300,3.0,7.0,", "400,4.0,,")
     names = ["env steps", "eval return, last", "eval return, best"]
     assert read_values(path) == dict(zip(names, [400.0, 7.0, 9.0], strict=True))
+
+
+def test_the_best_return_is_that_of_the_evaluations_that_have_one(tmp_path: Path) -> None:
+    path = write_metrics(tmp_path, "100,1.0,nan,0.4", "200,2.0,9.0,0.3", "300,3.0,7.0,0.2")
+    assert read_values(path)["eval return, best"] == 9.0
+    path = write_metrics(tmp_path, "100,1.0,-inf,0.4", "200,2.0,nan,0.3")
+    assert read_values(path)["eval return, best"] == -math.inf
+    path = write_metrics(tmp_path, "100,1.0,nan,0.4")
+    assert math.isnan(read_values(path)["eval return, best"])
 
 
 def test_a_kpi_called_return_is_not_the_return(tmp_path: Path) -> None:
@@ -72,13 +82,18 @@ def test_the_steps_of_a_clone_are_acts(tmp_path: Path) -> None:
     assert next(iter(read_values(path).items())) == ("acts", 100.0)
 
 
+STARTED = "command: maze-pl fit\nrun directory: a\nconfiguration: b\n"
+RESUMED = "command: maze-pl fit --resume a --data.env.init_args.text 'two\nlines'\nrun directory: a\n"
+ENDED = "ended: max_epochs=1 reached\n40 env steps in 0:00:01 (40 env steps/s)\nrun directory: a\nnext:\n"
+
+
 @pytest.mark.parametrize(
     ("exit_status", "log", "status", "counts"),
     [
         (0, "", "finished", True),
-        (1, "command: maze-pl fit\nepoch 1\nended: max_epochs=1 reached\n", "required return missed", True),
-        (1, "command: maze-pl fit\nended: max_epochs=1\ncommand: maze-pl fit --resume\nTraceback\n", "failed", False),
-        (1, "command: maze-pl fit\nTraceback\n", "failed", False),
+        (1, f"{STARTED}epoch 1\n{ENDED}", "required return missed", True),
+        (1, f"{STARTED}{ENDED}{RESUMED}Traceback\n", "failed", False),
+        (1, f"{STARTED}Traceback\n", "failed", False),
         (130, "", "stopped", False),
         (-9, "", "failed", False),
     ],
@@ -90,6 +105,20 @@ def test_the_status_tells_how_a_run_ended(
     result = SeedResult(3, str(tmp_path), "running")
     result.end(exit_status)
     assert (result.status, result.counts, result.exit_status) == (status, counts, exit_status)
+
+
+@pytest.mark.parametrize("printed", ["the last command: turn left\n", "command: turn left\n", "ended: lost\n"])
+def test_an_environment_that_prints_the_same_words_ends_no_run(tmp_path: Path, printed: str) -> None:
+    log = tmp_path / "run.log"
+    for text, expected in (
+        (f"{STARTED}{ENDED}{printed}", True),
+        (f"{STARTED}{printed}{ENDED}", True),
+        (f"{STARTED}{ENDED}{RESUMED}{printed}{ENDED}{printed}", True),
+        (f"{STARTED}{printed}Traceback\n", False),
+        (f"{STARTED}{ENDED}{printed}{RESUMED}{printed}", False),
+    ):
+        log.write_text(text, encoding="utf-8")
+        assert has_ended(tmp_path) == expected, text
 
 
 def test_runs_that_did_not_end_are_shown_but_not_counted(tmp_path: Path) -> None:

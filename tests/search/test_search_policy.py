@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrap
 from maze_pl.modules import ES
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
+from maze_pl.search.decision import PlannedAct
 from tests.search.problems import best_total, coin_env, table_env
 
 EXHAUSTIVE = ["best_of:400", "beam:36", "puct:200"]
@@ -167,8 +169,9 @@ def test_environments_and_policies_that_cannot_be_searched_are_named() -> None:
         rollout(table_env, "random", search="pict:4")
     with pytest.raises(SearchError, match=r"copies of the environment, but .*LunarLander.* cannot be copied"):
         rollout(lambda: GymMazeEnv("LunarLander-v3"), "random", search="puct:4")
-    with pytest.raises(SearchError, match=r"head 'action' of sub-step 0 is Box.*only best_of can search continuous"):
-        rollout(lambda: GymMazeEnv("Pendulum-v1"), "random", search="puct:4")
+    for search in ("puct:4", "beam:4", "lookahead:random"):
+        with pytest.raises(SearchError, match=r"'action' of sub-step 0 is Box.*only best_of can search continuous"):
+            SearchPolicy(FirstAllowed(), SearchOptions.parse(search), Spec.of(GymMazeEnv("Pendulum-v1")), coin_env, 0)
     with pytest.raises(ValueError, match=r"step_timeout=5.* keeps environments in separate processes"):
         rollout(table_env, "random", search="puct:4", engine=ProcessEngine(n_workers=1, step_timeout=5.0))
 
@@ -250,3 +253,36 @@ def test_networks_are_searched_in_evaluation_mode_and_keep_their_mode() -> None:
     )
     search.act(batch)
     assert (policy.modes | rule.modes, rule.dropout.training, policy.dropout.training) == ({False}, True, True)
+
+
+class Luck(gymnasium.Env[Any, Any]):
+    """Ends by chance, and looks the same in all steps."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(1, np.float32), 1.0, bool(self.np_random.random() < 0.2), False, {}
+
+
+def n_planned_acts() -> int:
+    return sum(isinstance(one, PlannedAct) for one in gc.get_objects())
+
+
+def test_plans_of_episodes_that_end_early_are_dropped() -> None:
+    before = n_planned_acts()
+    counts: list[int] = []
+    rollout(
+        lambda: GymMazeEnv(Luck()),
+        "random",
+        episodes=12,
+        search="best_of:4:horizon=10",
+        n_envs=2,
+        record=(),
+        receive=lambda _: counts.append(n_planned_acts() - before),
+    )
+    assert 0 < max(counts) < 2 * 10, "the plans of the latest two episodes at most"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import threading
@@ -286,6 +287,32 @@ def test_unknown_paths_and_methods_are_answered_in_json(client: TestClient) -> N
     assert (client.get("/nothing").status_code, client.get("/nothing").json()["error"]) == (404, "Not Found")
     answer = client.get("/act")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/act/"), ("GET", "/health/"), ("DELETE", "/episodes/x/")])
+def test_a_path_with_a_slash_at_its_end_is_unknown(client: TestClient, method: str, path: str) -> None:
+    answer = client.request(method, path, follow_redirects=False)
+    assert (answer.status_code, answer.json()) == (404, {"error": "Not Found", "field": ""})
+
+
+def test_the_hash_is_that_of_the_bundle_that_decides(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another bundle replaces the file as soon as it was read."""
+    digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    other = write_bundle(tmp_path / "other.bundle", exploration=2.0)
+    original = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        content = original(path)
+        if other.exists():
+            other.replace(bundle)
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    served = ServedPolicy(bundle, 8)
+    assert served.digest == digest
+    assert "exploration" not in served.policy.manifest["steps"][0], "the other one has it"
 
 
 def test_a_fault_of_the_policy_is_no_detail_for_clients(bundle: Path, caplog: pytest.LogCaptureFixture) -> None:

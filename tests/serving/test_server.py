@@ -7,13 +7,14 @@ import contextlib
 import json
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from hypothesis import HealthCheck, given, settings
 
 from maze_pl.__main__ import main
 from maze_pl.serving.app import DecisionServer, ServerOptions
+from maze_pl.serving.connections import ConnectionLimits, most_connections
 from maze_pl.serving.served_policy import ServedPolicy
-from maze_pl.serving.server import _Server, serve
+from maze_pl.serving.server import _config_of, _Server, _socket_of, serve
 from tests.bundle.written_bundles import STEP, write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
@@ -136,6 +138,119 @@ def test_a_server_that_is_ready_reloads_once_for_hangups_before(
     assert serve(server, "127.0.0.1", 0, hangups) == signal.SIGTERM
     assert len(loads) == 1 + len(hangups)
     assert capsys.readouterr().out.startswith("serving on http://127.0.0.1:")
+
+
+SECONDS = 60.0  # after which a test that waits for the server fails
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], Awaitable[Client]]
+
+
+@contextlib.asynccontextmanager
+async def running(bundle: Path, limits: ConnectionLimits) -> AsyncIterator[Connect]:
+    """A server in the event loop, and a function that connects; it ends while connections are open."""
+    config = _config_of(DecisionServer(lambda: ServedPolicy(bundle, 8), ServerOptions()), limits, "127.0.0.1", 0)
+    listening = _socket_of(config)
+    ready = asyncio.Event()
+    server = _Server(config, limits, ready.set)
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    await asyncio.wait_for(ready.wait(), SECONDS)
+    address = listening.getsockname()
+    clients: list[Client] = []
+
+    async def connect() -> Client:
+        clients.append(await asyncio.open_connection(*address))
+        return clients[-1]
+
+    try:
+        yield connect
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, SECONDS)
+        for _, writer in clients:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def received(client: Client, n_bytes: int = -1) -> bytes:
+    """What the server sends; all until it closes the connection, or some of it."""
+    return await asyncio.wait_for(client[0].read(n_bytes), SECONDS)
+
+
+async def is_answered(client: Client) -> bool:
+    """Whether a request is answered; the connection stays open."""
+    client[1].write(head(len(BODY)) + BODY)
+    return (await received(client, 4096)).startswith(b"HTTP/1.1 200 ")
+
+
+def test_connections_that_send_no_complete_head_are_closed(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+
+    async def play() -> None:
+        async with running(bundle, ConnectionLimits(head_seconds=0.3, most=100)) as connect:
+            used, silent, slow = await connect(), await connect(), await connect()
+            assert await is_answered(used)
+            used[1].write(b"P")  # of the next head
+            slow[1].write(head(3)[:20])
+            assert [await received(one) for one in (used, silent, slow)] == [b"", b"", b""]
+            patient = await connect()
+            patient[1].write(head(len(BODY)))
+            await asyncio.sleep(0.5)  # the body has another limit
+            patient[1].write(BODY)
+            assert (await received(patient, 4096)).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(play())
+
+
+def test_the_longest_idle_connection_makes_room_for_another_one(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+
+    async def play() -> None:
+        async with running(bundle, ConnectionLimits(head_seconds=SECONDS, most=4)) as connect:
+            idle = [await connect() for _ in range(10)]
+            assert [await received(one) for one in idle[:6]] == [b""] * 6
+            used = await connect()
+            assert await received(idle[6]) == b""
+            assert await is_answered(idle[7]), "it is idle for the shortest time then"
+            busy = [await connect() for _ in range(3)]
+            assert [await received(one) for one in (*idle[8:], used)] == [b""] * 3
+            for one in (*busy, idle[7]):
+                one[1].write(head(len(BODY)))
+            await asyncio.sleep(0.1)
+            refused = await connect()
+            assert await received(refused) == b"", "all others have a request under way"
+            for one in (*busy, idle[7]):
+                one[1].write(BODY)
+                assert (await received(one, 4096)).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("limit", "n"), [(1024, 896), (100, 16), (10**6, 10_000), (resource.RLIM_INFINITY, 10_000)])
+def test_the_number_of_connections_follows_the_limit_of_open_files(
+    limit: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    assert most_connections() == n
+
+
+@pytest.mark.slow
+def test_more_idle_connections_than_files_do_not_stop_it(tmp_path: Path) -> None:
+    few = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, few[1]))  # processes inherit it
+    try:
+        with served(write_bundle(tmp_path / "agent.bundle")) as (process, port):
+            resource.setrlimit(resource.RLIMIT_NOFILE, few)
+            idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+            for _ in range(3):
+                assert post(port)["action"] == {"turn": 0}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+            assert process.stderr is not None and process.stderr.read() == ""
+            for connection in idle:
+                connection.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, few)
 
 
 @pytest.mark.slow

@@ -35,11 +35,13 @@ if rate > 0.5:
     print("maze-pl: error: the learning rate is too high", file=sys.stderr)
     sys.exit(2)
 
+ended = "\\nended: epochs\\n400 env steps in 0:00:01 (400 env steps/s)\\nrun directory: here\\n"
+
 def train(run, seed):
     run.mkdir(exist_ok=True)
     (run / "config.yaml").write_text("{}")
     with (run / "run.log").open("a") as file:
-        file.write("command: maze-pl fit\\n")
+        file.write("command: maze-pl fit\\nrun directory: here\\n")
     rows = ["step,eval_BaseEnvEvents/reward/mean,eval_BaseEnvEvents/kpi/mean/cost"]
     for epoch in range(1, 5):
         best = 100 - 10 * abs(math.log10(rate) + 2) - clip + seed
@@ -49,7 +51,7 @@ def train(run, seed):
         if (pathlib.Path("slow")).exists():
             time.sleep(0.1)
     with (run / "run.log").open("a") as file:
-        file.write("" if pathlib.Path("silent").exists() else "\\nended: epochs\\n")
+        file.write("" if pathlib.Path("silent").exists() else ended)
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGINT])  # as the program holds them at first

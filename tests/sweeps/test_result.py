@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,28 @@ def test_the_table_has_every_trial_importances_and_the_best_command(tmp_path: Pa
     assert f"--model.lr {rates[best]}" in text and "under way" in text
     for trial in result.trials[:10]:
         assert ("model.clip_range" in trial.assignment) == (trial.assignment["model"] == "algorithm/ppo")
+
+
+def test_the_file_of_trials_tells_a_null_from_an_option_that_was_not_searched(tmp_path: Path) -> None:
+    choices = [None, "null", True, 64, [64, 32], 0.1 + 0.2, "text"]
+    search = {"model.init_args.a": [1, 2], "model.lr": {"values": choices, "when": {"model.init_args.a": 1}}}
+    content = {"config": "ppo_cartpole", "search": search, "sampler": "grid"}
+    (tmp_path / SWEEP_FILE).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    plan = parse_sweep(content)
+    study = create_study(tmp_path, plan)
+    labels = plan.parameters[1].labels  # type: ignore[attr-defined]
+    for label in labels:
+        study.enqueue_trial({"model.init_args.a": "1", "model.lr": label})
+    study.enqueue_trial({"model.init_args.a": "2"})
+    for _ in range(len(labels) + 1):
+        trial = study.ask()
+        suggested(plan.parameters, trial)
+        study.tell(trial, [1.0])
+    SweepResult(tmp_path).write_table()
+    with (tmp_path / "trials.csv").open(newline="", encoding="utf-8") as file:
+        cells = [row["model.lr"] for row in csv.DictReader(file)]
+    assert cells[-1] == "" and len(set(cells)) == len(cells)
+    assert [yaml.safe_load(cell) for cell in cells[:-1]] == choices
 
 
 def importances(folder: Path, *directions: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ import yaml
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.summary import configured_value
-from maze_pl.sweeps.sweep_file import parse_changes, parse_sweep, read_content, with_changes
+from maze_pl.sweeps.sweep_file import parse_changes, parse_sweep, read_content, with_absolute_paths, with_changes
 
 SEARCH = {"model.lr": {"low": 0.1, "high": 0.2}, "model.gamma": [0.9, 0.99]}
 SMALL: dict[str, Any] = {"config": "ppo_cartpole", "search": SEARCH, "n_trials": 4}
@@ -31,27 +31,7 @@ def test_a_trial_is_a_command_line_of_fit_with_searched_options_last() -> None:
     ]
     assert command[6] == "{eval: {n_episodes: 1}}"
     assert command[7:13] == ["--model.lr", "0.1", "--model", "algorithm/a2c", "--seeds", "3"]
-    assert command[13:] == ["--hyperparameters=[model.lr, model.gamma]", "--run_dir", "here"]
-
-
-@pytest.mark.parametrize(
-    ("options", "assignment", "order"),
-    [
-        (["model.gamma", "data.n_envs"], ["model", "model.lr"], ["data.n_envs", "model", "model.gamma", "model.lr"]),
-        (["model.gamma"], ["model.class_path"], ["model.class_path", "model.gamma"]),
-        (["model.init_args.gamma"], ["model"], ["model", "model.init_args.gamma"]),
-        (["a.b", "a.b.c.d"], ["a", "a.b.c", "e"], ["a", "a.b", "a.b.c", "a.b.c.d", "e"]),
-        (["trainer.callbacks+"], ["trainer.callbacks"], ["trainer.callbacks", "trainer.callbacks+"]),
-        (["model_x.y", "data"], ["model", "data.env"], ["model_x.y", "data", "model", "data.env"]),
-        (["model.gamma"], ["model.gamma_x"], ["model.gamma", "model.gamma_x"]),
-    ],
-)
-def test_an_option_follows_the_searched_one_that_it_belongs_to(
-    options: list[str], assignment: list[str], order: list[str]
-) -> None:
-    plan = parse_sweep({**SMALL, "search": {"x": [1]}, "options": dict.fromkeys(options, 1)})
-    words = plan.fit(dict.fromkeys(assignment, 2))
-    assert words[3::2] == [f"--{option}" for option in order]
+    assert command[13:] == ["--hyperparameters=[model.lr, model]", "--run_dir", "here"]
 
 
 @pytest.mark.parametrize("group", ["algorithm/ppo", "algorithm/a2c"])
@@ -116,6 +96,8 @@ def test_the_default_objective_replaces_another_one_of_the_configuration(
     assert command == ["fit", "--config", str(path), *words, "--model.lr", "0.1"]
     own = {"best_checkpoint.monitor": "eval/kpi/cost"}
     assert "eval/return" not in parse_sweep({**SMALL, "config": str(path), "options": own}).fit({})
+    in_run = {"last_checkpoint.dirpath": "${run_dir}/last"}  # a reference that each trial resolves
+    assert parse_sweep({**SMALL, "config": str(path), "options": in_run}).fit({})[3:-2] == words
     path.unlink()
     assert parse_sweep({**SMALL, "config": str(path)}).fit({})[:3] == ["fit", "--config", str(path)]
 
@@ -157,6 +139,14 @@ def test_a_grid_has_as_many_trials_as_combinations_or_the_first_of_them() -> Non
         ({"objective": ["a", {"metric": "b", "which": "best"}]}, "of different policies: use `which: last`"),
         ({"options": {"run_dir": "x"}}, "run_dir cannot be an option of a sweep's runs"),
         ({"options": {"model.lr": 1}}, "model.lr is in options and in search: keep one of them"),
+        (
+            {"options": {"model.init_args.lr": 1}},
+            "model.init_args.lr in options and model.lr in search set the same value: keep one of them",
+        ),
+        (
+            {"search": {"model.lr": [1], "model.init_args.lr": [2]}},
+            "model.lr and model.init_args.lr in search set the same value: keep one of them",
+        ),
         ({"search": {"seed_everything": [1, 2]}, "n_seeds": 2}, "n_seeds=2 counts from seed_everything"),
         ({"runner": "slurm"}, "runner must be one of processes, ray; got slurm"),
     ],
@@ -178,12 +168,58 @@ def test_options_of_the_command_line_change_keys_and_single_options() -> None:
         parse_changes(["--n_trials"])
 
 
+def test_several_configurations_of_the_command_line_are_a_list() -> None:
+    assert parse_changes(["--config", "a"]) == {"config": "a"}
+    assert parse_changes(["--config", "a", "--config=[b, c]", "--config", "d"]) == {"config": ["a", "b", "c", "d"]}
+    plan = parse_sweep(with_changes(SMALL, parse_changes(["--config", "a", "--config", "b"])))
+    assert plan.fit({})[1:5] == ["--config", "a", "--config", "b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--n_trials", "1", "--n_trials=2"], "--n_trials is given twice: give it once"),
+        (["--options.model.lr", "1", "--options.model.lr", "1"], "--options.model.lr is given twice: give it once"),
+        (
+            ["--search.model.lr", "[1]", "--search.model.init_args.lr", "[2]"],
+            "--search.model.lr and --search.model.init_args.lr are the same, which is given twice: give it once",
+        ),
+    ],
+)
+def test_other_options_of_the_command_line_are_given_once(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_changes(words)
+    assert str(error.value) == message
+
+
+def test_an_option_of_the_command_line_changes_the_one_of_the_file_in_any_spelling() -> None:
+    content = {**SMALL, "search": {"model.init_args.lr": [1]}, "options": {"data.n_envs": 2}}
+    words = ["--search.model.lr", "[2]", "--options.data.init_args.n_envs", "3"]
+    changed = with_changes(content, parse_changes(words))
+    assert (changed["search"], changed["options"]) == ({"model.init_args.lr": [2]}, {"data.n_envs": 3})
+
+
+def test_single_options_of_the_command_line_are_changed_after_all_of_them() -> None:
+    changes = parse_changes(["--options.model.lr", "1", "--options", "{model.gamma: 2}"])
+    assert with_changes(SMALL, changes)["options"] == {"model.gamma": 2, "model.lr": 1}
+
+
 @pytest.mark.parametrize("group", ["search", "options"])
 @pytest.mark.parametrize(("present", "shown"), [(["a"], "[a]"), ("model.lr", "model.lr"), (3, "3")])
 def test_an_option_of_what_is_not_a_mapping_cannot_be_changed(group: str, present: Any, shown: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         with_changes({**SMALL, group: present}, {f"{group}.model.lr": [1, 2]})
     assert str(error.value) == f"{group}.model.lr cannot be set: {group} must map options to values; got {shown}"
+
+
+@pytest.mark.parametrize("names", ["mine.yaml", ["ppo_cartpole", "mine.yaml", "lost.yaml"], None])
+def test_paths_of_configurations_in_a_folder_become_absolute(tmp_path: Path, names: Any) -> None:
+    (tmp_path / "mine.yaml").touch()
+    content = {"search": SEARCH} if names is None else {"search": SEARCH, "config": names}
+    found = with_absolute_paths(content, tmp_path)
+    path = str(tmp_path / "mine.yaml")
+    expected = {"mine.yaml": path, "None": None}.get(str(names), ["ppo_cartpole", path, "lost.yaml"])
+    assert found == {**content, "config": expected} if names else found == content
 
 
 def test_a_configuration_beside_the_sweep_file_is_found_from_anywhere(tmp_path: Path) -> None:

@@ -180,6 +180,39 @@ def test_an_error_of_the_disk_is_raised_and_leaves_no_name(tmp_path: Path, monke
     assert (tmp_path / "file").read_bytes() == b"content"
 
 
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+@pytest.mark.parametrize("number", range(5))
+def test_an_error_of_one_file_does_not_take_the_others_that_were_written_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, number: int
+) -> None:
+    files, may_begin = DeferredFiles(), threading.Event()
+    synchronize, rename = os.fsync, os.replace
+
+    def raise_for(path: str, called: str) -> None:
+        if called == function and Path(path).name.startswith(f".{number}."):
+            raise OSError(errno.EIO, "broken disk")
+
+    def fsync(descriptor: int) -> None:
+        may_begin.wait(30)
+        raise_for(os.readlink(f"/proc/self/fd/{descriptor}"), "fsync")
+        synchronize(descriptor)
+
+    def replace(source: Path, target: Path) -> None:
+        raise_for(str(source), "replace")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    for n in range(5):
+        files.write(tmp_path / f"{n}", str(n).encode())
+    may_begin.set()
+    with pytest.raises(OSError, match="broken disk"):
+        files.flush()
+    expected = {str(n): str(n).encode() for n in range(5) if n != number}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == expected
+    files.flush()  # the error was told
+
+
 def test_a_file_that_is_not_completed_leaves_nothing(tmp_path: Path) -> None:
     files = DeferredFiles()
     with pytest.raises(ZeroDivisionError), files.replaced(tmp_path / "file") as part:

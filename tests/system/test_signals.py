@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,12 @@ def test_a_signal_ends_what_has_nothing_to_keep_with_the_status_of_a_shell(
     error = capfd.readouterr().err
     assert error.startswith(f"maze-pl: stopped by {signal.Signals(number).name}")
     assert error.endswith("; nothing was trained: start the command again\n")
+
+
+def test_a_command_that_does_not_train_says_only_that_it_was_stopped(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StoppedBySignal), StopSignals(trains=False):
+        signal.raise_signal(signal.SIGTERM)
+    assert re.fullmatch(r"maze-pl: stopped by SIGTERM( at .*)?\n", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from maze_pl.collect.replay.placement import bytes_of_values
 from maze_pl.collect.replay.sum_tree import SumTree
 from maze_pl.collect.state_tensors import tensor_views
 from maze_pl.core.batches import TransitionBatch
@@ -52,6 +53,9 @@ class ReplayStorage:
         keep_sizes: Whether the sizes of TD errors are stored, so that `alpha` may change.
         device: Device on which observations and actions are stored, and drawn; None for the arrays of this process.
             What is drawn is the same.
+
+    Raises:
+        OSError: With `memory_map`, the run directory has not enough space.
     """
 
     def __init__(
@@ -66,18 +70,14 @@ class ReplayStorage:
         keep_sizes: bool = False,
         device: torch.device | None = None,
     ) -> None:
-        ring_shape = (capacity,)
-        allocate = _allocate_on_disk if memory_map else np.zeros
-        allocate_values: Any = allocate if device is None else partial(_allocate_on_device, device=device)
-        self._columns: Columns = {
-            "observation": allocate_tree(step.observation_space, ring_shape, allocate_values),
-            "action": allocate_tree(step.action_space, ring_shape, allocate_values),
-            "next_observation": allocate_tree(step.observation_space, ring_shape, allocate_values),
-            "reward": allocate(ring_shape, np.float32),
-            "discount": allocate(ring_shape, np.float32),
-        }
-        if step.n_agents != 1:
-            self._columns["agent_id"] = allocate(ring_shape, np.int32)
+        try:
+            self._columns = _allocate_columns(step, capacity, memory_map, device)
+        except OSError as error:
+            n_numbers = 2 if step.n_agents == 1 else 3  # reward, discount and agent id, of 4 bytes
+            n_bytes = capacity * (bytes_of_values(step) + 4 * n_numbers)
+            place = f"{output_folder('.')} (replay buffer, {n_bytes:,} bytes)"
+            remedy = "lower replay_buffer_size, or keep it in memory (memory_map=False)"
+            raise OSError(error.errno, f"{error.strerror}; {remedy}", place) from error
         # place of the transition that continues the stream, -1 if unknown; empty if not needed
         self._follower = np.full(capacity if max(n_step, run_length) > 1 else 0, -1)
         self._last: dict[int, int] = {}  # stream -> number of its latest transition
@@ -335,6 +335,23 @@ class ReplayStorage:
         priorities = columns["priorities"]
         if priorities is not None and not bool(((priorities >= 0) & (priorities < np.inf)).all()):
             raise ValueError("its priorities are negative, or not finite")
+
+
+def _allocate_columns(step: StepSpec, capacity: int, memory_map: bool, device: torch.device | None) -> Columns:
+    """Allocate zeros for the columns of transitions; see `ReplayStorage`."""
+    ring_shape = (capacity,)
+    allocate = _allocate_on_disk if memory_map else np.zeros
+    allocate_values: Any = allocate if device is None else partial(_allocate_on_device, device=device)
+    columns: Columns = {
+        "observation": allocate_tree(step.observation_space, ring_shape, allocate_values),
+        "action": allocate_tree(step.action_space, ring_shape, allocate_values),
+        "next_observation": allocate_tree(step.observation_space, ring_shape, allocate_values),
+        "reward": allocate(ring_shape, np.float32),
+        "discount": allocate(ring_shape, np.float32),
+    }
+    if step.n_agents != 1:
+        columns["agent_id"] = allocate(ring_shape, np.int32)
+    return columns
 
 
 def _allocate_on_disk(shape: tuple[int, ...], dtype: Any) -> Array:

@@ -121,6 +121,45 @@ class ArrayChecks:
                 came = f"actor_rewards of {self._name} is {describe(rewards)}"
                 raise EnvContractError(f"{came}; expected numbers [N, L], one for each act of an environment step")
 
+    def check_finite_reward(self, reward: Any, which: Array | slice) -> None:
+        """Require finite rewards before wrappers change them: clipping would hide that one is infinite.
+
+        Args:
+            reward: [N] rewards of the environment, found to be well-formed.
+            which: The environments that acted.
+
+        Raises:
+            EnvContractError: One is not finite.
+        """
+        rewards = as_numpy(reward)[which]
+        is_wrong = ~np.isfinite(rewards)
+        if is_wrong.any():
+            came = f"step of {self._name} returned the reward {rewards[is_wrong][0]}"
+            n = self._number_of(which, is_wrong)
+            raise EnvContractError(f"{came} for environment {n}, which is not finite")
+
+    def check_env_actor_rewards(self, result: ArrayStep, finished: Array, n_acts: Array) -> None:
+        """Require finite rewards of single actors where wrappers have changed them.
+
+        Args:
+            result: Result of a step that was found to be well-formed.
+            finished: [n] environments whose environment step has ended.
+            n_acts: [n] number of its acts; further entries are not read.
+
+        Raises:
+            EnvContractError: One is not finite.
+        """
+        if result.env_actor_rewards is None or result.env_actor_rewards is result.actor_rewards:
+            return
+        rewards = as_numpy(result.env_actor_rewards)[finished]
+        if np.isfinite(rewards).all():
+            return
+        is_wrong = ~np.isfinite(rewards) & (np.arange(rewards.shape[1]) < n_acts[:, np.newaxis])
+        if is_wrong.any():
+            came = f"step of {self._name} returned actor_rewards with the value {rewards[is_wrong][0]}"
+            n = self._number_of(finished, np.asarray(is_wrong.any(axis=1)))
+            raise EnvContractError(f"{came} for environment {n}, which is not finite")
+
     def _untimed_steps(self, method: str) -> EnvContractError:
         """Return the error for steps without env_time."""
         fault = f"step of {self._name} returned no env_time, but {method} did"

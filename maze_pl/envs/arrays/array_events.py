@@ -7,14 +7,17 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from maze_pl.core.histogram import NUMBER_KINDS
 from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_step import AnyArray
+from maze_pl.envs.arrays.event_values import objects_of
 from maze_pl.envs.contract import describe
 from maze_pl.envs.structured_env import Array
-from maze_pl.events.attribute_values import is_tensor
+from maze_pl.events.attribute_values import copied, is_tensor
 from maze_pl.events.topics import EventDeclaration, declarations
 
 Topic = TypeVar("Topic")
+_SCALARS = (bool, int, float, str, np.generic)
 
 
 class ArrayEvent(NamedTuple):
@@ -112,11 +115,12 @@ class ArrayTopic:
             bound.apply_defaults()
             attributes = dict(bound.arguments)
             for attribute, value in attributes.items():
-                copied = value if is_on_device else _copied(value, f"{attribute} of {label}")
-                if getattr(copied, "ndim", 0) and len(copied) != len(numbers):
-                    fault = f"{attribute} of {label} has shape {tuple(copied.shape)} for {len(numbers)} environments"
+                place = f"{attribute} of {label}"
+                kept = value if is_on_device else _copied(value, attribute in declaration.grouping, place)
+                if getattr(kept, "ndim", 0) and len(kept) != len(numbers):
+                    fault = f"{place} has shape {tuple(kept.shape)} for {len(numbers)} environments"
                     raise ValueError(f"{fault}; give one value for each, or a single one for all")
-                attributes[attribute] = copied
+                attributes[attribute] = kept
             events.fire(ArrayEvent(declaration, numbers, attributes))
 
         vars(self)[name] = fire
@@ -150,23 +154,39 @@ def _numbers(which: Any, n_envs: int | None, label: str) -> Array:
     return numbers.astype(np.int64)
 
 
-def _copied(value: Any, label: str) -> Any:
-    """Return a copy of the values of an attribute in an array; a single value stays as it is.
+def _copied(value: Any, is_grouping: bool, label: str) -> Any:
+    """Return a copy of an attribute.
 
     Args:
         value: An array, a tensor, a list with a value for each environment, or a single value.
+        is_grouping: Whether the statistics are grouped by it.
         label: Name of the attribute, for messages.
 
     Raises:
         ValueError: The entries of a list have different shapes.
     """
     if isinstance(value, list):
-        try:
-            return np.array(value)
-        except ValueError as error:
-            fault = f"the values of {label} have different shapes ({error})"
-            raise ValueError(f"{fault}; give one value for each environment, all of the same shape") from error
+        return _array_of(value, is_grouping, label)
     if not isinstance(value, np.ndarray) and not is_tensor(value):
-        return value
+        return copied(value)
     array = as_numpy(value)
-    return array.copy() if array.ndim else array[()]
+    if not array.ndim:
+        return copied(array[()])
+    return objects_of(list(map(copied, array))) if array.dtype == object and array.ndim == 1 else array.copy()
+
+
+def _array_of(values: list[Any], is_grouping: bool, label: str) -> Array:
+    """Return values as an array of numbers or texts, or of copies of other objects.
+
+    Numbers of several types become numbers of one type, unless they name groups.
+    """
+    kinds = set(map(type, values))
+    if is_grouping and (len(kinds) > 1 or not all(issubclass(kind, _SCALARS) for kind in kinds)):
+        return objects_of(list(map(copied, values)))
+    try:
+        array = np.array(values)
+    except ValueError as error:
+        fault = f"the values of {label} have different shapes ({error})"
+        raise ValueError(f"{fault}; give one value for each environment, all of the same shape") from error
+    are_mixed = len(kinds) > 1 and array.dtype.kind not in NUMBER_KINDS
+    return objects_of(list(map(copied, values))) if are_mixed or array.dtype == object else array

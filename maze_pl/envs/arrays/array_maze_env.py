@@ -146,7 +146,7 @@ class ArrayCoreEnv(ClosedAttributes, CoreEnv):
         allocate(env, 1)
         self.env = env
         self._renderer = env.get_renderer()
-        self._checks = ArrayChecks(Spec.of(env, slots_for_checks(env)), 1, 0, type(env).__name__, False)
+        self._checks = ArrayChecks(Spec.of(env, slots_for_checks(env)), 1, 0, type(env.unwrapped).__name__, False)
         self._keys = list(env.observation_spaces_dict)
         self._calculator = ArrayKpiCalculator(env, self._checks) if env.kpi_names else None
         topics = env.array_events.topics
@@ -173,6 +173,8 @@ class ArrayCoreEnv(ClosedAttributes, CoreEnv):
             array[0] = maze_action[head]
         result = self.env.step(self._actions, slice(None))
         self._checks.check_step(result, slice(None))
+        if result.env_reward is not None:
+            self._checks.check_finite_reward(result.env_reward, slice(None))
         self._fire_events()
         before = self.get_env_time()
         terminated = result.terminated is not None and bool(as_numpy(result.terminated)[0])
@@ -281,8 +283,10 @@ class ArrayCoreEnv(ClosedAttributes, CoreEnv):
 
     def get_actor_rewards(self) -> Array | None:
         """Return the rewards of the acts of the environment step that has ended."""
-        rewards = None if self._result is None else self._result.actor_rewards
-        return None if rewards is None else np.asarray(as_numpy(rewards)[0, : self._n_acts], np.float64)
+        if self._result is None or self._result.actor_rewards is None:
+            return None
+        self._checks.check_env_actor_rewards(self._result, _ONLY, np.array([self._n_acts]))
+        return np.asarray(as_numpy(self._result.actor_rewards)[0, : self._n_acts], np.float64)
 
     def env_reward(self, reward: float) -> float:
         """Return the reward of the last act before array wrappers changed it.

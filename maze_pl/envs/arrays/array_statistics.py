@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,20 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
-from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, groups_of, inputs_of
+from maze_pl.envs.arrays.event_columns import (
+    GroupKey,
+    Happened,
+    column_of,
+    event_columns,
+    inputs_of,
+    numbered_groups,
+)
+from maze_pl.envs.arrays.event_log import EventLog
 from maze_pl.envs.arrays.value_log import ValueLog
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.episode_statistics import action_keys
 from maze_pl.events.event_names import topic_name
 from maze_pl.events.topics import declarations
-
-_STEP = "step"
 
 
 class ArrayStatistics:
@@ -55,7 +62,9 @@ class ArrayStatistics:
                 if dtype != step.action_space[head].dtype:
                     self._largest_actions[key][head] = int(np.iinfo(dtype).max)
             self._action_keys[key] = action_keys(key, step.action_space)
-        self._events: dict[GroupKey, ValueLog] = {}
+        self._events: dict[tuple[type, str], EventLog] = {}
+        self._run = np.arange(n_envs)  # number of the running episode of each environment
+        self._n_runs = n_envs  # number of episodes that began, the running ones included, since the last `drain`
         self._ended: list[dict[str, Array]] = []
         self._n_ended = 0
         self._further: dict[StatKey, list[StatColumn]] = {}  # of the ended episodes, by their positions
@@ -79,30 +88,13 @@ class ArrayStatistics:
     def receive(self, events: Iterable[ArrayEvent]) -> None:
         """Record events, in the current step of each environment."""
         for event in events:
-            for labels, chosen in groups_of(event):
-                self._record(event, labels, chosen)
-
-    def _record(self, event: ArrayEvent, labels: tuple[str, ...], chosen: Array | None) -> None:
-        """Record events of one group.
-
-        Args:
-            event: The events.
-            labels: Values of the grouping attributes.
-            chosen: Positions of the events of the group; all if None.
-        """
-        declaration = event.declaration
-        which = event.which if chosen is None else event.which[chosen]
-        values: dict[str, Array] = {_STEP: self.n_steps[which]}
-        for name in inputs_of(declaration):
-            values[f"value {name}"] = column_of(event, name, chosen)
-        key = (declaration.topic, declaration.name, labels)
-        if key not in self._events:
-            columns = {name: (array.shape[1:], array.dtype) for name, array in values.items()}
-            self._events[key] = ValueLog(self._n_envs, columns, self._n_ended)
-        log = self._events[key]
-        for name, array in values.items():
-            log.convert(name, np.promote_types(log.columns[name].dtype, array.dtype))
-        log.append(which, values)
+            declaration = event.declaration
+            key = (declaration.topic, declaration.name)
+            if key not in self._events:
+                self._events[key] = EventLog(declaration)
+            groups, group = numbered_groups(event)
+            values = {name: column_of(event, name) for name in inputs_of(declaration)}
+            self._events[key].append(groups, group, self._run[event.which], self.n_steps[event.which], values)
 
     def note_rewards(self, which: Array | slice, reward: Array, advanced: Array | None) -> None:
         """Record rewards of acts, and complete environment steps.
@@ -147,7 +139,7 @@ class ArrayStatistics:
             further: Statistics of wrappers, by positions in `envs`.
         """
         for key, column in further.items():
-            moved = StatColumn(column.episodes + self._n_ended, column.values, column.counts)
+            moved = replace(column, episodes=column.episodes + self._n_ended)
             self._further.setdefault(key, []).append(moved)
         reward, n_steps = self._reward[envs], self.n_steps[envs]
         if has_advanced is not None:
@@ -161,12 +153,14 @@ class ArrayStatistics:
                 "env_steps": env_time,
                 "reward": reward,
                 "n_steps": n_steps,
+                "run": self._run[envs],
                 **{f"kpi {name}": np.asarray(values, np.float64) for name, values in kpis.items()},
             }
         )
         self._n_ended += len(envs)
-        for log in self._logs():
+        for log in self._actions.values():
             log.end_episodes(envs)
+        self._begin_runs(envs)
         self.n_steps[envs] = 0
         self._reward[envs] = 0.0
 
@@ -175,8 +169,25 @@ class ArrayStatistics:
         self.n_steps[envs] = 0
         self._reward[envs] = 0.0
         self._step_reward[envs] = 0.0
-        for log in self._logs():
+        for log in self._actions.values():
             log.starts[envs] = log.lengths[envs]
+        self._begin_runs(envs)
+
+    def _begin_runs(self, envs: Array) -> None:
+        """Number the next episodes of environments."""
+        self._run[envs] = np.arange(self._n_runs, self._n_runs + len(envs))
+        self._n_runs += len(envs)
+
+    def _keep_running(self) -> None:
+        """Forget all events but those of the running episodes, and number these by their environments."""
+        if self._n_runs == self._n_envs:
+            return
+        env_of_run = np.full(self._n_runs, -1)
+        env_of_run[self._run] = np.arange(self._n_envs)
+        for log in self._events.values():
+            log.keep_running(env_of_run)
+        self._run = np.arange(self._n_envs)
+        self._n_runs = self._n_envs
 
     def drain(self, topics: Iterable[type]) -> EpisodeBatch:
         """Return the episodes that ended since the last call, sorted by environment and episode.
@@ -185,16 +196,17 @@ class ArrayStatistics:
             topics: Topics whose statistics each episode has, also if none of their events happened.
         """
         if not self._ended:
+            self._keep_running()
             none = np.zeros(0, np.int64)
             return EpisodeBatch(none, none, none, np.zeros(0))
         numbers = _joined(self._ended)
         order = _order_of(numbers["env_index"] - self._first_env_index, numbers["episode_index"], self._n_envs)
         numbers = {name: values[order] for name, values in numbers.items()}
-        for log in self._logs():
+        for log in self._actions.values():
             log.sort_ended(order)
         n_steps = numbers.pop("n_steps")
         kpis = {name.removeprefix("kpi "): values for name, values in numbers.items() if name.startswith("kpi ")}
-        statistics = event_columns(topics, self._events, self._happened, n_steps)
+        statistics = event_columns(topics, self._happened(numbers["run"]), n_steps)
         statistics |= self._action_columns()
         statistics |= self._further_columns(order)
         batch = EpisodeBatch(
@@ -208,8 +220,9 @@ class ArrayStatistics:
         self._ended = []
         self._n_ended = 0
         self._further = {}
-        for log in self._logs():
+        for log in self._actions.values():
             log.drop_ended()
+        self._keep_running()
         return batch
 
     def _action_columns(self) -> dict[StatKey, StatColumn]:
@@ -230,27 +243,30 @@ class ArrayStatistics:
         rank[order] = np.arange(len(order))
         statistics: dict[StatKey, StatColumn] = {}
         for key, parts in self._further.items():
-            episodes = np.concatenate([part.episodes for part in parts])
-            values = np.concatenate([part.values for part in parts])
-            counts = [part.counts for part in parts if part.counts is not None]
-            column = StatColumn(episodes, values, np.concatenate(counts) if counts else None)
-            statistics[key] = column.ordered(rank, len(order))
+            statistics[key] = StatColumn.joined(parts).ordered(rank, len(order))
         return statistics
 
-    def _happened(self, group: GroupKey) -> Happened:
-        """Return the events of a group in the ended episodes."""
-        log = self._events[group]
-        ended = log.ended()
-        inputs = inputs_of(declarations(group[0])[group[1]])
-        values = {name: log.values_of(f"value {name}", ended) for name in inputs}
-        return Happened(ended.counts, log.values_of(_STEP, ended), values)
+    def _happened(self, runs: Array) -> dict[GroupKey, Happened]:
+        """Return the events of the ended episodes by group.
+
+        Args:
+            runs: [n] numbers of these episodes.
+        """
+        position_of_run = np.full(self._n_runs, -1)
+        position_of_run[runs] = np.arange(len(runs))
+        happened: dict[GroupKey, Happened] = {}
+        for (topic, event), log in self._events.items():
+            for labels, of_group in log.happened(position_of_run).items():
+                happened[topic, event, labels] = of_group
+        return happened
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics of the running episodes; call it after `drain`."""
+        self._keep_running()
         events = []
-        for (topic, event, labels), log in self._events.items():
-            group = {"topic": topic_name(topic), "event": event, "labels": list(labels)}
-            events.append({**group, "log": log.state_dict()})
+        for (topic, event), log in self._events.items():
+            if len(log):
+                events.append({"topic": topic_name(topic), "event": event, **log.state_dict()})
         return {
             "n_steps": self.n_steps.copy(),
             "step_reward": self._step_reward.copy(),
@@ -276,17 +292,19 @@ class ArrayStatistics:
             self._actions[key] = ValueLog.from_state(self._n_envs, log_state)
         by_name = {topic_name(topic): topic for topic in topics}
         self._events = {}
-        for group in state["events"]:
-            topic = by_name.get(group["topic"])
-            if topic is None or group["event"] not in declarations(topic):
-                fault = f"the saved statistics have the event {group['event']!r} of {group['topic']}"
+        self._run = np.arange(self._n_envs)
+        self._n_runs = self._n_envs
+        for saved in state["events"]:
+            topic = by_name.get(saved["topic"])
+            if topic is None or saved["event"] not in declarations(topic):
+                fault = f"the saved statistics have the event {saved['event']!r} of {saved['topic']}"
                 raise ValueError(f"{fault}, which the environment does not declare; resume with the code that saved it")
-            self._events[topic, group["event"], tuple(group["labels"])] = ValueLog.from_state(
-                self._n_envs, group["log"]
-            )
-
-    def _logs(self) -> list[ValueLog]:
-        return [*self._actions.values(), *self._events.values()]
+            declaration = declarations(topic)[saved["event"]]
+            log = self._events.setdefault((topic, declaration.name), EventLog(declaration))
+            if "log" in saved:  # one group, as version 0.2 saved it
+                log.load_rows(tuple(saved["labels"]), saved["log"])
+            else:
+                log.load_state_dict(saved)
 
 
 def _order_of(env: Array, episode: Array, n_envs: int) -> Array:

@@ -42,6 +42,7 @@ class ArrayStep:
         env_reward: [N] reward before wrappers changed it, for statistics; noted by the innermost wrapper, None without
             wrappers.
         env_observation: Observations before wrappers changed them, for statistics; as `env_reward`.
+        env_actor_rewards: `actor_rewards` before wrappers changed them, for checks; as `env_reward`.
     """
 
     observation: Mapping[StepKey, Mapping[str, AnyArray]]
@@ -55,3 +56,4 @@ class ArrayStep:
     actor_rewards: AnyArray = None
     env_reward: AnyArray = None
     env_observation: Mapping[StepKey, Mapping[str, AnyArray]] | None = None
+    env_actor_rewards: AnyArray = None

@@ -259,6 +259,7 @@ class ArrayVectorEnv(VectorEnv):
         finished = np.arange(self.n_envs)[which][completes]
         rewards = np.asarray(as_numpy(result.actor_rewards)[finished], np.float64)
         n_acts = np.minimum(self._n_acts[finished], rewards.shape[1])
+        self._checks.check_env_actor_rewards(result, finished, n_acts)
         self._n_acts[finished] = 0
         return AttributedRewards(finished, rewards, n_acts) if len(finished) else None
 

@@ -129,6 +129,7 @@ class ArrayWrapper(ArrayEnv):
             watch.note(place, result)
         if self._checks_of_env is not None:
             self._checks_of_env.check_step(result, which)
+            self._checks_of_env.check_finite_reward(result.reward, which)
             self._check_first(result, which)
         return result if isinstance(self.env, ArrayWrapper) else _copied(result)
 
@@ -207,7 +208,7 @@ def allocate(env: ArrayEnv, n_envs: int) -> None:
 def _copied(result: Any) -> Any:
     """Copy a result of the innermost environment, which may return the same object in each step.
 
-    The copy notes reward and observations before wrappers change them. Anything that is not an `ArrayStep` stays as
+    The copy notes rewards and observations before wrappers change them. Anything that is not an `ArrayStep` stays as
     it is; the caller reports it.
     """
     if not isinstance(result, ArrayStep):
@@ -218,4 +219,6 @@ def _copied(result: Any) -> Any:
         copied.env_reward = copied.reward
     if copied.env_observation is None:
         copied.env_observation = copied.observation
+    if copied.env_actor_rewards is None:
+        copied.env_actor_rewards = copied.actor_rewards
     return copied

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,41 +12,74 @@ import numpy as np
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_events import ArrayEvent
+from maze_pl.envs.arrays.event_values import objects_of
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.array_reducing import GroupedEvents
 from maze_pl.events.event_names import group_label, topic_name
 from maze_pl.events.topics import EventDeclaration, declarations
 
-GroupKey = tuple[type, str, tuple[str, ...]]
+Labels = tuple[str, ...]
+"""Values of the grouping attributes of an event."""
+GroupKey = tuple[type, str, Labels]
 """Topic, name of the event, and values of its grouping attributes."""
+_LARGEST = np.iinfo(np.int64).max
 
 
 class Happened(NamedTuple):
-    """Events of one group in n episodes, one episode after the other.
+    """Events of one group in the episodes in which it happened, one episode after the other.
 
     Attributes:
-        counts: [n] number of events of each episode.
+        episodes: [h] positions of these episodes, ascending.
+        counts: [h] number of events of each of them, at least 1.
         steps: [E] environment step of each event in its episode, ascending.
         values: Input of the step statistics -> [E, ...] its values.
     """
 
+    episodes: Array
     counts: Array
     steps: Array
     values: dict[str | None, Array]
 
+    @classmethod
+    def of(cls, episode: Array, steps: Array, values: dict[str | None, Array]) -> Happened:
+        """Make it of the position of the episode of each event, [E], ascending."""
+        firsts = np.flatnonzero(np.diff(episode, prepend=-1))
+        return cls(episode[firsts], np.diff(firsts, append=len(episode)), steps, values)
 
-def groups_of(event: ArrayEvent) -> Iterator[tuple[tuple[str, ...], Array | None]]:
-    """Yield the groups of events with their positions; None instead of the positions of all events."""
+
+def numbered_groups(event: ArrayEvent) -> tuple[list[Labels], Array]:
+    """Return the groups of events in the order of their first events, and the position of each event's group, [n]."""
     grouping = event.declaration.grouping
     values = [event.attributes[name] for name in grouping]
+    n_events = len(event.which)
     if not any(isinstance(value, np.ndarray) and value.ndim for value in values):
-        yield tuple(map(group_label, grouping, values)), None
+        return [tuple(map(group_label, grouping, values))], np.zeros(n_events, np.int64)
+    lists = [_listed(value) if isinstance(value, np.ndarray) else [value] * n_events for value in values]
+    for value in values:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+            lists.append(list(map(type, value)))  # 1 and True are equal, but not their labels
+    number_of_label: dict[Labels, int] = {}
+    number_of: dict[tuple[Any, ...], int] = {}
+    numbers = np.empty(n_events, np.int64)
+    for place, of_event in enumerate(zip(*lists, strict=True)):
+        number = number_of.get(of_event)
+        if number is None:
+            labels = tuple(map(group_label, grouping, of_event))
+            number = number_of[of_event] = number_of_label.setdefault(labels, len(number_of_label))
+        numbers[place] = number
+    return list(number_of_label), numbers
+
+
+def groups_of(event: ArrayEvent) -> Iterator[tuple[Labels, Array | None]]:
+    """Yield the groups of events with their positions; None instead of the positions of all events."""
+    groups, numbers = numbered_groups(event)
+    if len(groups) == 1:
+        yield groups[0], None
         return
-    lists = [_listed(value) if isinstance(value, np.ndarray) else [value] * len(event.which) for value in values]
-    names = list(zip(*lists, strict=True))
-    for of_group in dict.fromkeys(names):
-        chosen = np.flatnonzero([name == of_group for name in names])
-        yield tuple(map(group_label, grouping, of_group)), chosen
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers)).tolist()
+    for labels, (first, end) in zip(groups, pairwise([0, *ends]), strict=True):
+        yield labels, order[first:end]
 
 
 def _listed(values: Array) -> list[Any]:
@@ -53,40 +88,35 @@ def _listed(values: Array) -> list[Any]:
 
 
 def event_columns(
-    topics: Iterable[type],
-    happened_groups: Iterable[GroupKey],
-    events_of: Callable[[GroupKey], Happened],
-    n_steps: Array,
+    topics: Iterable[type], happened: Mapping[GroupKey, Happened], n_steps: Array
 ) -> dict[StatKey, StatColumn]:
     """Compute the statistics of the events of n ended episodes.
 
     Args:
         topics: Topics whose statistics each episode has, also if none of their events happened.
-        happened_groups: Groups of events that happened in any episode.
-        events_of: Returns the events of such a group.
+        happened: Events of the groups that happened in any episode.
         n_steps: [n] environment steps of the episodes.
     """
-    columns: dict[StatKey, StatColumn] = {}
-    known = set(happened_groups)
-    groups = list(happened_groups)
+    nothing = np.zeros(0, np.int64)
+    groups = dict(happened)
     for topic in topics:
         for declaration in declarations(topic).values():
-            ungrouped: GroupKey = (topic, declaration.name, ())
-            if not declaration.grouping and ungrouped not in known:
-                groups.append(ungrouped)
-    for group in groups:
-        topic, event, labels = group
-        declaration = declarations(topic)[event]
-        if group in known:
-            happened = events_of(group)
+            if not declaration.grouping:
+                values = {name: np.zeros(0) for name in inputs_of(declaration)}
+                groups.setdefault((topic, declaration.name, ()), Happened(nothing, nothing, nothing, values))
+    columns: dict[StatKey, StatColumn] = {}
+    for (topic, event, labels), (having, counts_of_having, steps, values) in groups.items():
+        if labels:
+            episodes, counts = having, counts_of_having
         else:
-            none = np.zeros(len(n_steps), np.int64)
-            happened = Happened(none, none[:0], {name: np.zeros(0) for name in inputs_of(declaration)})
-        events = GroupedEvents(declaration, *happened, n_steps)
+            episodes, counts = np.arange(len(n_steps)), np.zeros(len(n_steps), np.int64)
+            counts[having] = counts_of_having
+        events = GroupedEvents(declarations(topic)[event], counts, steps, values, n_steps[episodes])
         for name, column in events.statistics().items():
-            key = (topic_name(topic), event, name, labels)
-            columns[key] = _restricted(column, np.flatnonzero(happened.counts)) if labels else column
-    return {key: column for key, column in columns.items() if len(column.episodes)}
+            if len(column.episodes):
+                key = (topic_name(topic), event, name, labels)
+                columns[key] = replace(column, episodes=episodes[column.episodes])
+    return columns
 
 
 def inputs_of(declaration: EventDeclaration) -> tuple[str | None, ...]:
@@ -94,35 +124,32 @@ def inputs_of(declaration: EventDeclaration) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
 
 
-def column_of(event: ArrayEvent, name: str | None, chosen: Array | None) -> Array:
-    """Return the values of an attribute of events [n, ...]; objects if all attributes are the input."""
+def column_of(event: ArrayEvent, name: str | None) -> Array:
+    """Return the values of an attribute of events: numbers or texts, [n, ...], or [n] other objects.
+
+    If all attributes are the input, they are objects, too.
+    """
     n_events = len(event.which)
     if name is None:
-        column = np.empty(n_events, object)
+        entries = []
         for place in range(n_events):
-            column[place] = {attribute: _entry(value, place) for attribute, value in event.attributes.items()}
+            entries.append({attribute: _entry(value, place) for attribute, value in event.attributes.items()})
+        return objects_of(entries)
+    value = event.attributes[name]
+    if isinstance(value, np.ndarray) and value.ndim:
+        column: Array = value
+    elif type(value) in (bool, int, float, str) or isinstance(value, np.generic):
+        column = np.broadcast_to(np.asarray(value), n_events)
     else:
-        value = event.attributes[name]
-        if isinstance(value, np.ndarray) and value.ndim:
-            column = value
-        else:
-            column = np.broadcast_to(np.asarray(value), (n_events, *np.shape(value)))
-        if column.ndim == 1 and column.dtype.kind in "iuf":  # as Python's numbers
-            column = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
-    return column if chosen is None else column[chosen]
+        return objects_of([value] * n_events)
+    if column.ndim > 1 or column.dtype.kind not in "iuf":
+        return column
+    if column.dtype.kind == "f":
+        return column.astype(np.float64)
+    is_large = column.dtype == np.uint64 and n_events > 0 and column.max() > _LARGEST
+    return column.astype(object if is_large else np.int64)  # as Python's numbers
 
 
 def _entry(value: Any, place: int) -> Any:
     """Value of one of several events."""
     return value[place] if isinstance(value, np.ndarray) and value.ndim else value
-
-
-def _restricted(column: StatColumn, having: Array) -> StatColumn:
-    """Column of those episodes only in which an event happened, although others have zeros."""
-    if len(having) == len(column.episodes):
-        return column
-    kept = np.isin(column.episodes, having)
-    if column.counts is None:
-        return StatColumn(column.episodes[kept], column.values[kept])
-    values = column.values[np.repeat(kept, column.counts)]
-    return StatColumn(column.episodes[kept], values, column.counts[kept])

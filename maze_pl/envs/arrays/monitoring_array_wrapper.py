@@ -83,7 +83,8 @@ class MonitoringArrayWrapper(ArrayWrapper):
     def _reserve_observations(self, event: str, source: ArrayEnv) -> None:
         """Make the arrays of observations, before or after processing."""
         spec = Spec.of(source, slots_for_checks(source))
-        self._checks[event] = ArrayChecks(spec, self.n_envs, 0, type(self.unwrapped).__name__, False)
+        env = self.unwrapped
+        self._checks[event] = ArrayChecks(spec, self.n_envs, env.first_env_index, type(env).__name__, False)
         self._seen[event] = {}
         for key, space in source.observation_spaces_dict.items():
             arrays = self._seen[event][key] = {}

@@ -56,7 +56,7 @@ class ObservationArrayWrapper(ArrayWrapper):
         super().allocate(n_envs)
         spec = Spec.of(self.env, slots_for_checks(self.env))
         self._spec = spec
-        self._checks = ArrayChecks(spec, n_envs, 0, type(self.unwrapped).__name__, False)
+        self._checks = ArrayChecks(spec, n_envs, self.unwrapped.first_env_index, type(self.unwrapped).__name__, False)
         self._changed: dict[StepKey, dict[str, Array]] = {}
         for key, space in self._changed_spaces.items():
             arrays = self._changed[key] = {}

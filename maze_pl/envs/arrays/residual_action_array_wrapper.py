@@ -27,7 +27,7 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         env: The environment to wrap.
         rule: The rule.
         action_spaces_dict: Action space of each sub-step, with corrections.
-        heuristic_policy: Class path of a policy that corrects nothing.
+        heuristic_policy: Class path of a policy that plays the rule.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         env: ArrayEnv,
         rule: CorrectedRule,
         action_spaces_dict: Mapping[Any, spaces.Dict],
-        heuristic_policy: str | None,
+        heuristic_policy: str,
     ) -> None:
         super().__init__(env, env.observation_spaces_dict)
         self.rule = rule

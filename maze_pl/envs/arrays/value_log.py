@@ -32,7 +32,6 @@ class ValueLog:
     Args:
         n_envs: Number of environments.
         columns: Name -> the shape and dtype of a value.
-        n_ended: Number of episodes that ended, since the last call of `drop_ended`, before the log was made.
 
     Attributes:
         columns: Name -> [C, N, ...] the values.
@@ -40,7 +39,7 @@ class ValueLog:
         starts: [N] position of the first value of its running episode.
     """
 
-    def __init__(self, n_envs: int, columns: dict[str, tuple[tuple[int, ...], np.dtype]], n_ended: int = 0) -> None:
+    def __init__(self, n_envs: int, columns: dict[str, tuple[tuple[int, ...], np.dtype]]) -> None:
         self._n_envs = n_envs
         self.columns: dict[str, Array] = {}
         for name, (shape, dtype) in columns.items():
@@ -50,9 +49,6 @@ class ValueLog:
         self.starts = np.zeros(n_envs, np.int64)
         self._common_length: int | None = 0  # length of all environments, None if they differ
         self._ended: list[Ended] = []
-        if n_ended:
-            none = np.zeros(n_ended, np.int64)
-            self._ended.append(Ended(none, none, none))
 
     def append(self, which: Array | slice, values: dict[str, Array]) -> None:
         """Add a value to some environments.

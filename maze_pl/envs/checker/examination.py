@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from gymnasium import spaces
@@ -201,3 +201,13 @@ def plays_in_arrays(env: Any) -> bool:
     """
     played = env.unwrapped
     return isinstance(played, ArrayMazeEnv) and not isinstance(played.array_env.unwrapped, GymVectorArrayEnv)
+
+
+def makes_arrays(make_env: Callable[[], Any]) -> bool:
+    """Return whether a function makes an array environment all of whose episodes have seeds, not one episode of it.
+
+    Args:
+        make_env: Makes the environment, without wrappers of the data module.
+    """
+    with closing(make_env()) as made:
+        return isinstance(made, ArrayEnv) and not isinstance(made.unwrapped, GymVectorArrayEnv)

@@ -37,8 +37,8 @@ class ArrayCutting2DCoreEnvironment:
         events: Receives the events.
 
     Raises:
-        ValueError: The stock or a raw piece has no size, a raw piece is too large for float32, or an
-            order does not fit into a raw piece.
+        ValueError: The stock or a raw piece has no size, a raw piece is too large for float32, or
+            an order does not fit into a raw piece.
         TypeError: The generator of orders or the aggregator has no array form.
 
     Attributes:
@@ -212,7 +212,8 @@ def _with_array_form(aggregator: RewardAggregatorInterface) -> RewardAggregatorI
     """Return an aggregator that has `summarize_rewards`, as `DefaultRewardAggregator` does.
 
     Raises:
-        TypeError: It has no such method, or a class derived from the one that has it changes `summarize_reward` only.
+        TypeError: It has no such method, or a class derived from the one that has it changes
+            `summarize_reward` only.
     """
     kind = type(aggregator)
     if not hasattr(kind, "summarize_rewards") or not is_defined_with(kind, "summarize_rewards", "summarize_reward"):

@@ -22,9 +22,10 @@ CUTS_PER_PIECE = 4
 class MaskedCutting2DEnvironment(Wrapper):
     """The flat environment, with one action for each combination of piece, rotation and first cut.
 
-    The action is `cut` = 4 `piece_idx` + 2 `cut_rotation` + `cut_order`, so that a mask can state which combinations
-    are valid. `cut_mask` [4 max_pieces_in_inventory] is 1 for cuts of pieces that the order fits into with the
-    rotation. If the order fits into no piece, the episode terminates (`no_piece_fits`).
+    The action is `cut` = 4 `piece_idx` + 2 `cut_rotation` + `cut_order`, so that a mask can state
+    which combinations are valid. `cut_mask` [4 max_pieces_in_inventory] is 1 for cuts of pieces
+    that the order fits into with the rotation. If the order fits into no piece, the episode
+    terminates (`no_piece_fits`).
 
     Args:
         maze_env: The flat environment, with or without wrappers; wrappers must not change the

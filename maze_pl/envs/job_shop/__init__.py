@@ -1,8 +1,8 @@
 """Job shop and flexible job shop: instances, simulation, environments, rules and solver.
 
 This folder holds everything that is specific to jobs, machines and schedules, published instances
-included. Nothing general belongs here. Policies are named by their modules (`dispatching_rule_policy`,
-`cp_sat_policy`), since they need torch, and the rest does not.
+included. Nothing general belongs here. Policies are named by their modules
+(`dispatching_rule_policy`, `cp_sat_policy`), since they need torch, and the rest does not.
 """
 
 from .action_conversion import ActionConversion as ActionConversion

@@ -146,8 +146,8 @@ class ArrayJobShopSimulation:
     def schedule(self, which: Array, job: Array, alternative: Array) -> ScheduleResult:
         """Schedule the next operation of a job in some episodes.
 
-        An option that is not allowed is replaced by the allowed one that completes first, the first one in
-        a tie.
+        An option that is not allowed is replaced by the allowed one that completes first, the first
+        one in a tie.
 
         Args:
             which: [n] numbers of the episodes.

@@ -25,10 +25,10 @@ Instances = Sequence[str | Path | JobShopInstance | InstanceSource]
 class JobShopCoreEnvironment(CoreEnv):
     """The job shop and the flexible job shop, with the makespan as objective.
 
-    Each step schedules the next operation of one job on one of its alternative machines, as early as
-    possible after everything that is already on this machine; see `JobShopSimulation`. An episode has
-    one step per operation. An option that is not allowed is replaced by the allowed one that
-    completes first (`invalid_choice`), so that every policy ends with a complete schedule.
+    Each step schedules the next operation of one job on one of its alternative machines, as early
+    as possible after everything that is already on this machine; see `JobShopSimulation`. An
+    episode has one step per operation. An option that is not allowed is replaced by the allowed one
+    that completes first (`invalid_choice`), so that every policy ends with a complete schedule.
 
     Args:
         instances: Names of published instances (`ta01`, spans such as `ta01-ta10`), random ones

@@ -16,8 +16,8 @@ class ScheduleEvents:
     ) -> None:
         """An operation was scheduled.
 
-        `idle_time` is the time that its machine waits for it; `bound_increase` is the increase of the
-        lower bound of the makespan.
+        `idle_time` is the time that its machine waits for it; `bound_increase` is the increase of
+        the lower bound of the makespan.
         """
 
     @define_epoch_stats(np.mean, output_name="mean_episode_total")

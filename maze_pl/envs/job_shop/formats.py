@@ -41,11 +41,11 @@ def read_instance(path: str | Path) -> JobShopInstance:
 def parse_job_shop(text: str, name: str) -> JobShopInstance:
     """Parse a job shop in the standard or in Taillard's format.
 
-    Both begin with the numbers of jobs and machines. In the standard format, a line per job follows,
-    with pairs of a machine, numbered from 0, and a duration. In Taillard's format, a matrix of
-    durations and one of machines, numbered from 1, follow, with a line per job each. Lines without
-    numbers, such as headings, and lines that begin with `#` are skipped, and so is what follows the
-    sizes in their line. Numbers are whole.
+    Both begin with the numbers of jobs and machines. In the standard format, a line per job
+    follows, with pairs of a machine, numbered from 0, and a duration. In Taillard's format, a
+    matrix of durations and one of machines, numbered from 1, follow, with a line per job each.
+    Lines without numbers, such as headings, and lines that begin with `#` are skipped, and so is
+    what follows the sizes in their line. Numbers are whole.
 
     Args:
         text: Content of the file.

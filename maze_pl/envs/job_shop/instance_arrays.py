@@ -48,8 +48,8 @@ class InstanceSizes:
 class InstanceArrays:
     """Instances of N episodes.
 
-    Operations have two more places than there are operations, in which everything is 0: a finished job
-    has a next operation, and an operation after that, which take no time and have no alternatives.
+    Operations have two more places than there are operations, in which everything is 0: a finished
+    job has a next operation, and an operation after that, which take no time and have no alternatives.
 
     Args:
         n_envs: N.

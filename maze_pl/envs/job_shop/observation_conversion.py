@@ -28,9 +28,9 @@ N_JOB_FEATURES = 7
 class ObservationConversion(ObservationConversionInterface):
     """Observations: numbers of each option, which options may be chosen, and a summary.
 
-    All numbers are ratios, so that instances of different sizes and units look alike: short times are
-    divided by the mean duration d, long ones by the lower bound b_0 of the empty schedule. With the
-    earliest start s* and completion c* of all options, the current lower bound b, and w the
+    All numbers are ratios, so that instances of different sizes and units look alike: short times
+    are divided by the mean duration d, long ones by the lower bound b_0 of the empty schedule. With
+    the earliest start s* and completion c* of all options, the current lower bound b, and w the
     remaining work of all jobs:
 
         0  remaining work of the job / mean of all unfinished jobs

@@ -38,8 +38,8 @@ def check_schedule(instance: JobShopInstance, schedule: Schedule) -> None:
         schedule: The schedule.
 
     Raises:
-        ValueError: An operation runs on a machine that is not one of its alternatives, or before its
-            predecessor has ended, or two operations overlap on a machine, or the makespan is wrong.
+        ValueError: An operation runs on a machine that is not one of its alternatives, or before
+            its predecessor has ended, or two operations overlap on a machine, or the makespan is wrong.
     """
     on_machine: dict[int, list[tuple[int, int, int, int]]] = {}
     makespan = 0
@@ -70,9 +70,9 @@ def check_schedule(instance: JobShopInstance, schedule: Schedule) -> None:
 def order_of(instance: JobShopInstance, schedule: Schedule) -> Array:
     """Return the place of each operation in an order in which the schedule can be built.
 
-    Operations are ordered by their starts, then by their ends: one that takes no time precedes those
-    that start at the same time on its machine. Further ties go to the lowest job, then in the order
-    of the job.
+    Operations are ordered by their starts, then by their ends: one that takes no time precedes
+    those that start at the same time on its machine. Further ties go to the lowest job, then in the
+    order of the job.
 
     Args:
         instance: The instance.

@@ -17,8 +17,8 @@ class ScheduleRewardAggregator(RewardAggregatorInterface):
     A subclass implements `costs`, which serves single episodes and arrays.
 
     Args:
-        relative: Whether to divide costs by the lower bound of the makespan before anything is scheduled,
-            so that rewards of instances of all sizes are comparable.
+        relative: Whether to divide costs by the lower bound of the makespan before anything is
+            scheduled, so that rewards of instances of all sizes are comparable.
     """
 
     def __init__(self, relative: bool = False) -> None:

@@ -32,11 +32,11 @@ class JobShopSimulation:
     `active` includes the conflict set of Giffler and Thompson 1960 (Operations Research 8(4), pp.
     487-503), so that an optimal schedule can be built. Nothing can be inserted before an operation
     that it allows, since everything else completes at c* or later; operations are therefore never
-    inserted into gaps. `non_delay` keeps no machine idle that could work, and may exclude all optimal
-    schedules. `all` reaches every semi-active schedule.
+    inserted into gaps. `non_delay` keeps no machine idle that could work, and may exclude all
+    optimal schedules. `all` reaches every semi-active schedule.
 
-    Arrays have N = `max_jobs` rows and K = `max_alternatives` columns; jobs and alternatives that do
-    not exist have `exists` False. Times are whole numbers.
+    Arrays have N = `max_jobs` rows and K = `max_alternatives` columns; jobs and alternatives that
+    do not exist have `exists` False. Times are whole numbers.
 
     Args:
         max_jobs: N.

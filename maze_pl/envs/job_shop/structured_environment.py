@@ -21,10 +21,10 @@ from maze_pl.envs.wrapper import Wrapper
 class StructuredJobShopEnvironment(TwoDecisionsWrapper):
     """Splits each step of the flat environment into two sub-steps, 0 and 1, with masks.
 
-    Sub-step 0 observes the best option of each job and chooses a job, with reward 0. The best option
-    is the allowed one that completes first. Sub-step 1 observes all options of that job, chooses one
-    and completes the step. Each of the two actors is credited with half of the reward. A job that is
-    not allowed shows all of its alternatives as forbidden, and the simulation replaces the choice.
+    Sub-step 0 observes the best option of each job and chooses a job, with reward 0. The best
+    option is the allowed one that completes first. Sub-step 1 observes all options of that job,
+    chooses one and completes the step. Each of the two actors is credited with half of the reward.
+    A job that is not allowed shows all of its alternatives as forbidden, and the simulation replaces the choice.
 
     Args:
         maze_env: The flat environment, with or without wrappers; wrappers must not change the

@@ -14,9 +14,9 @@ from maze_pl.envs.structured_env import Action, Array
 class ActionConversion(ActionConversionInterface):
     """Actions of all echelons together, or of one of them.
 
-    A discrete action is the number of units. A continuous one runs from -1 to 1, that is from 0 to the
-    largest number of units of the echelon, and is rounded. What exceeds the largest number of an
-    echelon counts as this number.
+    A discrete action is the number of units. A continuous one runs from -1 to 1, that is from 0 to
+    the largest number of units of the echelon, and is rounded. What exceeds the largest number of
+    an echelon counts as this number.
 
     Args:
         chain: Description of the chain.

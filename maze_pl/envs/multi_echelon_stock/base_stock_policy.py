@@ -26,13 +26,13 @@ class BaseStockPolicy(OrderingPolicy):
     and with backlogs, echelon base stock is optimal (Clark and Scarf 1960, Management Science 6(4),
     doi:10.1287/mnsc.6.4.475). A chain of levels of installation stock, as here, orders the same
     quantities once each position has come down to its level (Axsaeter and Rosling 1993, Management
-    Science 39(10), doi:10.1287/mnsc.39.10.1274). With gains, levels follow the demand that the echelon
-    observes.
+    Science 39(10), doi:10.1287/mnsc.39.10.1274). With gains, levels follow the demand that the
+    echelon observes.
 
     Args:
         action_spaces_dict: Action space of each sub-step.
-        levels: Level of each echelon, in units; mean demand during (lead time + 1) periods plus 1.65 of
-            its standard deviations if None. See `optimise_base_stock`.
+        levels: Level of each echelon, in units; mean demand during (lead time + 1) periods plus
+            1.65 of its standard deviations if None. See `optimise_base_stock`.
         gains: Gain of each echelon; 0 if None.
 
     Raises:

@@ -20,8 +20,8 @@ Targets = Literal["quantity", "level"]
 class StockChain:
     """A serial chain of stocks: echelon 0 sells to customers, each one orders from the next.
 
-    The supplier of the last echelon always delivers. Lists have one entry for each echelon, from the
-    customers upwards; a single number counts for all.
+    The supplier of the last echelon always delivers. Lists have one entry for each echelon, from
+    the customers upwards; a single number counts for all.
 
     Args:
         lead_times: Periods from shipment to receipt, of each echelon; their number is that of echelons.
@@ -34,8 +34,8 @@ class StockChain:
         max_backlog: Largest number of units that customers wait for; further demand is lost.
             None has no limit, 0 means lost sales.
         max_order: Largest order of each echelon, in units; three times the largest mean demand if None.
-        capacities: Largest inventory position of each echelon, in units: larger orders are cut. None
-            has no limit.
+        capacities: Largest inventory position of each echelon, in units: larger orders are cut.
+            None has no limit.
         initial_stock: Units in stock at the start; mean demand times (lead time + 1) if None.
         periods: Periods of an episode.
         target: Meaning of actions: order quantities, or the inventory position after the order.

@@ -69,9 +69,9 @@ def optimal_stock(
         V_{k+1}(s) = min_a c(s, a) + sum_d p(d) V_k(next(s, a, d))
 
     The mean cost lies between the smallest and the largest increase of V (Puterman 1994, Markov
-    Decision Processes, section 8.5); iterations end when they differ by less than `tolerance`. Each V is
-    averaged with its predecessor, so that periodic chains converge, too. Transitions are those of
-    `run_period`, from all states that can be reached from the initial stock.
+    Decision Processes, section 8.5); iterations end when they differ by less than `tolerance`. Each
+    V is averaged with its predecessor, so that periodic chains converge, too. Transitions are those
+    of `run_period`, from all states that can be reached from the initial stock.
 
     Args:
         chain: A chain with finitely many states: with `max_backlog` and `capacities`, and a demand

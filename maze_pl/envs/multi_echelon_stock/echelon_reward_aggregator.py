@@ -21,12 +21,12 @@ class EchelonRewardAggregator(RewardAggregatorInterface):
 
     Args:
         scale: Factor of rewards.
-        team_share: Share of an echelon's rewards that is divided equally among all echelons: with 0,
-            each echelon is credited with its own rewards; with 1, with the mean.
-        baseline: Cost of a period, such as that of a rule, that rewards are compared with: it is added to
-            the reward of each period before it is multiplied, in equal parts for all echelons. Episodes
-            have a fixed number of periods, so it changes no decision, but returns near 0 are easier
-            to learn.
+        team_share: Share of an echelon's rewards that is divided equally among all echelons: with
+            0, each echelon is credited with its own rewards; with 1, with the mean.
+        baseline: Cost of a period, such as that of a rule, that rewards are compared with: it is
+            added to the reward of each period before it is multiplied, in equal parts for all
+            echelons. Episodes have a fixed number of periods, so it changes no decision, but
+            returns near 0 are easier to learn.
 
     Raises:
         ValueError: An option is out of range.

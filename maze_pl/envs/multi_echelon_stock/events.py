@@ -35,6 +35,6 @@ class StockEvents:
     ) -> None:
         """An echelon completed a period.
 
-        It ordered `order` units, `shipped` units were sent to it, and `stock` units remained in stock
-        at the end. The last three are its costs.
+        It ordered `order` units, `shipped` units were sent to it, and `stock` units remained in
+        stock at the end. The last three are its costs.
         """

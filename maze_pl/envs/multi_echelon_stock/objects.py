@@ -13,8 +13,8 @@ class StockMazeAction:
     """Action of the simulation.
 
     Attributes:
-        amounts: Order quantities or levels in units, of all echelons (flat form) or of the echelon that
-            acts (structured form).
+        amounts: Order quantities or levels in units, of all echelons (flat form) or of the echelon
+            that acts (structured form).
     """
 
     amounts: tuple[int, ...]

@@ -79,8 +79,8 @@ def optimise_base_stock(
     """Find levels, and perhaps gains, of `BaseStockPolicy` by simulation.
 
     Coordinate search from the usual levels on fixed episodes: each level is moved by 8, 4, 2 and 1
-    units, each gain by 1, 0.5 and 0.25, as long as the mean cost falls. Two neighbouring levels are also
-    moved against each other.
+    units, each gain by 1, 0.5 and 0.25, as long as the mean cost falls. Two neighbouring levels are
+    also moved against each other.
 
     Args:
         chain: Description of the chain.

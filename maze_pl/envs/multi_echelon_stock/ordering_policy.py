@@ -53,12 +53,12 @@ class OrderingPolicy(MazeStatePolicy):
             chain: Description of the chain.
             state: N chains.
             received: [N, E, H] last demands of each echelon.
-            placed: [N, E] int64 orders that were placed in this period already, -1 where the rule orders; None if
-                it orders for all echelons.
+            placed: [N, E] int64 orders that were placed in this period already, -1 where the rule
+                orders; None if it orders for all echelons.
 
         Returns:
-            Orders [N, E] int64, and the inventory positions [N, E] int64 that they aim at, which are
-            lower than the present ones where there is too much.
+            Orders [N, E] int64, and the inventory positions [N, E] int64 that they aim at, which
+            are lower than the present ones where there is too much.
         """
         positions = state.positions()
         orders = np.zeros_like(positions)

@@ -24,9 +24,9 @@ _DEMAND = "#8a8f99"
 class StockRenderer(Renderer):
     """Draws the chain: stock and backlog of each echelon, its pipeline, and the last demands.
 
-    The factory is on the left and the customers are on the right. Bars below the line are units that are
-    owed. Between two echelons, the units on their way are drawn by the periods until they arrive. Needs
-    the extra `rendering`.
+    The factory is on the left and the customers are on the right. Bars below the line are units
+    that are owed. Between two echelons, the units on their way are drawn by the periods until they
+    arrive. Needs the extra `rendering`.
     """
 
     def render(self, maze_state: StockMazeState, maze_action: Any = None, events: Any = (), **_: Any) -> Figure:

@@ -17,8 +17,8 @@ class ChainState:
     Attributes:
         stock: [N, E] int64, units in stock.
         owed: [N, E] int64, units that each echelon owes: echelon 0 to customers, others to the one below.
-        transit: [N, E, K] int64, units that arrive at each echelon in 1, 2, ..., K periods; K is the
-            longest lead time minus 1, at least 1, since a shipment is received at the start of a period.
+        transit: [N, E, K] int64, units that arrive at each echelon in 1, 2, ..., K periods; K is
+            the longest lead time minus 1, at least 1, since a shipment is received at the start of a period.
     """
 
     stock: Array

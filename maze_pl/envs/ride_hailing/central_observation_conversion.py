@@ -41,8 +41,8 @@ class CentralObservationConversion(ObservationConversionInterface):
     def space(self) -> spaces.Dict:
         """Return the space of all observations, float32.
 
-        `options` [M (K + 5), 21], `option_mask` [M (K + 5)], 1 for options that exist, `summary` [4],
-        and `zones` [3 Z] as in `ObservationConversion`.
+        `options` [M (K + 5), 21], `option_mask` [M (K + 5)], 1 for options that exist, `summary`
+        [4], and `zones` [3 Z] as in `ObservationConversion`.
         """
         n = self.max_vehicles * self.n_options
         of_vehicle = self._of_vehicle.space()

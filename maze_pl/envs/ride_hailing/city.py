@@ -24,8 +24,8 @@ class HotSpot:
     centre moves on a straight line; before the first and after the last one, it stands still.
 
     Args:
-        stops: Hour of the day and coordinates of the centre, km, in the order of time; hours after midnight
-            are those from 24 on.
+        stops: Hour of the day and coordinates of the centre, km, in the order of time; hours after
+            midnight are those from 24 on.
         spread: Standard deviation of both coordinates, km.
         share: Share of all trips.
     """
@@ -69,8 +69,8 @@ class City:
         size: Edge of the city, km.
         n_zones: Number of zones along an edge, G.
         rate: Mean number of requests in an hour.
-        profile: Hour of the day and factor of the rate, in the order of time; linear in between. Hours after
-            midnight are those from 24 on.
+        profile: Hour of the day and factor of the rate, in the order of time; linear in between.
+            Hours after midnight are those from 24 on.
         origins: Hot spots of origins.
         destinations: Hot spots of destinations.
         start_hour: Hour of the day at which episodes begin.

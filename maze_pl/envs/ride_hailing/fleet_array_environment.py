@@ -82,8 +82,8 @@ class FleetArrayEnvironment(ArrayFormEnv):
             option: [n] its option.
 
         Returns:
-            The results, and the rewards [n] of the events in the order in which they were fired, 0 of
-            those that were not.
+            The results, and the rewards [n] of the events in the order in which they were fired, 0
+            of those that were not.
         """
         drives = self.simulation.decide(which, place, option)
         aggregator = self.reward_aggregator

@@ -65,9 +65,9 @@ class ObservationConversion(ObservationConversionInterface):
         16        vehicles that have to decide and are nearer to the origin / 3
         17        hours of the shift that remain after e / 4, at least 0
 
-    Near means: weighted with exp(-km / 3) between the centres of zones. Summary: time of day, 0 to 1;
-    remaining hours of the shift / 4; coordinates; vehicles that have to decide / 5; waiting requests
-    / 10; forecast of the city / 20; vehicles on duty / 10; forecast near the vehicle / 5.
+    Near means: weighted with exp(-km / 3) between the centres of zones. Summary: time of day, 0 to
+    1; remaining hours of the shift / 4; coordinates; vehicles that have to decide / 5; waiting
+    requests / 10; forecast of the city / 20; vehicles on duty / 10; forecast near the vehicle / 5.
 
     Args:
         n_nearest: Number of requests that a vehicle may choose from, K.
@@ -81,8 +81,8 @@ class ObservationConversion(ObservationConversionInterface):
     def space(self) -> spaces.Dict:
         """Return the space of all observations, float32.
 
-        `options` [K + 5, 18], `option_mask` [K + 5], 1 for options that exist, `summary` [9], and `zones`
-        [3 Z]: forecast / 5, vehicles / 3 and waiting requests / 3 of each zone.
+        `options` [K + 5, 18], `option_mask` [K + 5], 1 for options that exist, `summary` [9], and
+        `zones` [3 Z]: forecast / 5, vehicles / 3 and waiting requests / 3 of each zone.
         """
         n = self.n_options
         return spaces.Dict(

@@ -34,9 +34,9 @@ class RideHailingRenderer(Renderer):
     """Draws the map: forecast, waiting passengers, vehicles, and the decision of the step.
 
     The more requests are expected, the darker the zone. Passengers are circles, red if their
-    patience is nearly over. Vehicles that have to decide are blue, the one that decides is outlined;
-    those on a trip are grey, with a line to their destination. The arrow is the decision: to the pick-up
-    and on to the destination, or to another zone. Needs the extra `rendering`.
+    patience is nearly over. Vehicles that have to decide are blue, the one that decides is
+    outlined; those on a trip are grey, with a line to their destination. The arrow is the decision:
+    to the pick-up and on to the destination, or to another zone. Needs the extra `rendering`.
     """
 
     def render(self, maze_state: RideHailingMazeState, maze_action: Any = None, events: Any = (), **_: Any) -> Figure:

@@ -48,11 +48,11 @@ class RideHailingSimulation:
     """A day of a fleet whose vehicles begin and end shifts.
 
     Time moves in periods. At the start of each one, every vehicle that is on duty and free decides,
-    one after the other, in the order in which their last drives or waits ended. A vehicle that has accepted a
-    request drives to its origin and to its destination, and is then free. It keeps the promise: a
-    request may be accepted only if the vehicle reaches it within the passenger's patience. A drive
-    towards a neighbouring zone lasts one period. A vehicle that will not be free before the end of its
-    shift does not decide again; periods in which no vehicle decides pass at once.
+    one after the other, in the order in which their last drives or waits ended. A vehicle that has
+    accepted a request drives to its origin and to its destination, and is then free. It keeps the
+    promise: a request may be accepted only if the vehicle reaches it within the passenger's
+    patience. A drive towards a neighbouring zone lasts one period. A vehicle that will not be free
+    before the end of its shift does not decide again; periods in which no vehicle decides pass at once.
 
     Args:
         city: The city.
@@ -90,8 +90,8 @@ class RideHailingSimulation:
     def reset(self, generator: np.random.Generator) -> int:
         """Start a day, at the first time when a vehicle decides.
 
-        Shifts begin at times spread evenly over the day, the first ones as if they had begun before.
-        Vehicles begin at random places.
+        Shifts begin at times spread evenly over the day, the first ones as if they had begun
+        before. Vehicles begin at random places.
 
         Args:
             generator: Source of all randomness.

@@ -42,12 +42,12 @@ class TensorEnv(ArrayEnv):
     environment step consists of one act of each sub-step, in the order of the spaces, so that all
     environments are at the same sub-step.
 
-    A subclass implements the two spaces, `make_tensors`, `begin`, `observe` and `act`. These compute
-    all N environments by the same operations: branches are `torch.where`, nothing depends on values
-    of tensors in Python, and tensors that are attributes are changed in place, so that the operations
-    can be recorded as a graph of the device. Tensors may also lie in lists, tuples and dicts that are
-    attributes. All are made in `make_tensors`. All random numbers follow from the seeds of the
-    episodes; see `tensor_streams`.
+    A subclass implements the two spaces, `make_tensors`, `begin`, `observe` and `act`. These
+    compute all N environments by the same operations: branches are `torch.where`, nothing depends
+    on values of tensors in Python, and tensors that are attributes are changed in place, so that
+    the operations can be recorded as a graph of the device. Tensors may also lie in lists, tuples
+    and dicts that are attributes. All are made in `make_tensors`. All random numbers follow from
+    the seeds of the episodes; see `tensor_streams`.
 
     Args:
         max_episode_steps: Environment steps after which an episode is truncated; None for no limit.
@@ -123,10 +123,10 @@ class TensorEnv(ArrayEnv):
     def create_event_topic(self, topic: type[Topic]) -> Topic:
         """Return an object that fires the events of a topic, for `begin` and `act`.
 
-        Its methods are those of the topic, with [N] bool as an additional first argument: whether the
-        event happens in each environment. Values are tensors [N, ...], or single values that count for
-        all. The same events are fired in each act of a sub-step and in each start, in the same order,
-        since nothing may depend on values of tensors. Events of a start count in the first step.
+        Its methods are those of the topic, with [N] bool as an additional first argument: whether
+        the event happens in each environment. Values are tensors [N, ...], or single values that
+        count for all. The same events are fired in each act of a sub-step and in each start, in the
+        same order, since nothing may depend on values of tensors. Events of a start count in the first step.
 
         Args:
             topic: The topic class.

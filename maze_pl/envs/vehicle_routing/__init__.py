@@ -1,8 +1,8 @@
 """Capacitated vehicle routing: instances, simulation, environments, rules and solver.
 
 This folder holds everything that is specific to depots, customers and vehicles. Nothing general
-belongs here. Policies are named by their modules (`savings_policy`, `nearest_neighbour_policy` and so
-on), since they need torch, and the rest does not.
+belongs here. Policies are named by their modules (`savings_policy`, `nearest_neighbour_policy` and
+so on), since they need torch, and the rest does not.
 """
 
 from .action_conversion import ActionConversion as ActionConversion

@@ -28,8 +28,8 @@ class VehicleRoutingCoreEnvironment(CoreEnv):
     """Capacitated vehicle routing, with the total distance as objective.
 
     Each step moves one of the vehicles to a customer or back to the depot; see `RoutingSimulation`.
-    A move that is not allowed is replaced by the nearest allowed customer (`invalid_choice`), so that
-    every policy ends with complete routes.
+    A move that is not allowed is replaced by the nearest allowed customer (`invalid_choice`), so
+    that every policy ends with complete routes.
 
     Args:
         instances: Random ones (`random(50)`) or files; one is drawn for each episode, with equal
@@ -78,8 +78,8 @@ class VehicleRoutingCoreEnvironment(CoreEnv):
         """Move a vehicle.
 
         Returns:
-            State, reward, terminated (all customers are served), truncated (always False), and info,
-            which names a move that was not allowed.
+            State, reward, terminated (all customers are served), truncated (always False), and
+            info, which names a move that was not allowed.
 
         Raises:
             ValueError: All customers are served; start another episode.

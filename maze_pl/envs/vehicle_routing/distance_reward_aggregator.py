@@ -14,8 +14,8 @@ class DistanceRewardAggregator(RoutingRewardAggregator):
     The rewards of an episode add up to minus the total distance.
 
     Args:
-        relative: Whether rewards are divided by a lower bound of the total distance, so that those of
-            all instances are comparable; see `radial_bounds`.
+        relative: Whether rewards are divided by a lower bound of the total distance, so that those
+            of all instances are comparable; see `radial_bounds`.
     """
 
     def rewards(self, distance: Array, total: Array, is_complete: Array) -> Array:

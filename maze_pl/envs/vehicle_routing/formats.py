@@ -76,11 +76,11 @@ def parse_vrp(text: str, name: str, is_rounded: bool = True) -> RoutingInstance:
     """Parse an instance in the format of CVRPLIB, which is that of TSPLIB (Reinelt 1991).
 
     Augerat's (A, B, P) and Uchoa's (X) instances have the distances EUC_2D: straight lines between
-    places, rounded to the nearest whole number. CEIL_2D, rounded up, and EXPLICIT, a matrix, are read,
-    too. Nodes are numbered from 1, and the depot is the first. Without places, those of a plane that fit the matrix
-    best are computed, for pictures and angles. A number of vehicles is not a limit. Limits of the
-    length of routes (DISTANCE) are refused unless no route can reach them, and so are service times,
-    which count in them.
+    places, rounded to the nearest whole number. CEIL_2D, rounded up, and EXPLICIT, a matrix, are
+    read, too. Nodes are numbered from 1, and the depot is the first. Without places, those of a
+    plane that fit the matrix best are computed, for pictures and angles. A number of vehicles is
+    not a limit. Limits of the length of routes (DISTANCE) are refused unless no route can reach
+    them, and so are service times, which count in them.
 
     Args:
         text: Content of the file.

@@ -219,8 +219,8 @@ def mean_distances(distances: Array, n_nodes: Array) -> Array:
 def shortest_distances(distances: Array) -> Array:
     """Distance of each node from the depot on the shortest way, also over other nodes.
 
-    It is shorter than the direct distance where the triangle inequality does not hold, as for rounded
-    distances. Differences that come from the arithmetic alone are left out.
+    It is shorter than the direct distance where the triangle inequality does not hold, as for
+    rounded distances. Differences that come from the arithmetic alone are left out.
 
     Args:
         distances: [C + 1, C + 1].
@@ -242,8 +242,8 @@ def radial_bounds(of_depot: Array, demands: Array, capacity: Array) -> Array:
         max(2 sum_i q_i d(0, i) / Q, 2 max_i d(0, i))
 
     The first part holds because a vehicle that serves i with others drives 2 d(0, i) at least, for
-    loads of Q at most; Haimovich and Rinnooy Kan 1985 (Mathematics of Operations Research 10(4), pp.
-    527-542). Both need d(0, i) to be the length of the shortest way, see `shortest_distances`.
+    loads of Q at most; Haimovich and Rinnooy Kan 1985 (Mathematics of Operations Research 10(4),
+    pp. 527-542). Both need d(0, i) to be the length of the shortest way, see `shortest_distances`.
 
     Args:
         of_depot: [N, C + 1] d(0, i).

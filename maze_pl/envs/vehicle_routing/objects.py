@@ -68,8 +68,8 @@ class RoutingMazeState:
     def of_vehicle(self, vehicle: int) -> RoutingMazeState:
         """Return the state after the first of two actors has chosen a vehicle.
 
-        Only moves of the vehicle may be chosen. If none of them may be, or there is no such vehicle,
-        the state stays as it is: whatever the second actor chooses is replaced.
+        Only moves of the vehicle may be chosen. If none of them may be, or there is no such
+        vehicle, the state stays as it is: whatever the second actor chooses is replaced.
 
         Args:
             vehicle: Index of the vehicle.

@@ -27,9 +27,9 @@ _FAR = 1e12
 class ObservationConversion(ObservationConversionInterface):
     """Observations: numbers of each option, which options may be chosen, and a summary.
 
-    All numbers are ratios, so that instances in different units look alike: distances are divided by
-    the mean distance s between two nodes, demands by the capacity Q. An option sends a vehicle, which
-    is at x with a remaining capacity r, to a node j with demand q; 0 is the depot:
+    All numbers are ratios, so that instances in different units look alike: distances are divided
+    by the mean distance s between two nodes, demands by the capacity Q. An option sends a vehicle,
+    which is at x with a remaining capacity r, to a node j with demand q; 0 is the depot:
 
         0  d(x, j) / s
         1  d(0, j) / s
@@ -51,17 +51,17 @@ class ObservationConversion(ObservationConversionInterface):
         17 1 if x is not the depot
 
     With advice, routes to all unserved customers are observed, too. They are planned by
-    `improved_savings_routes` when an episode starts, and again from the current state whenever a vehicle
-    leaves them or returns to the depot:
+    `improved_savings_routes` when an episode starts, and again from the current state whenever a
+    vehicle leaves them or returns to the depot:
 
-        18 1 if they go from x to j; where x is the depot, if they begin or end at j and no vehicle is under way on them
-        19 1 if x and j are in one of these routes
+        18 1 if they go from x to j; where x is the depot, if they begin or end at j and no vehicle
+        is under way on them 19 1 if x and j are in one of these routes
 
-    At the depot, the direction is that to the mean place of all unserved customers. Numbers 7 and 8 are
-    0 without such a customer. Summary: unserved share of customers; loads (unserved demand / Q) / 10;
-    loads that are left when vehicles under way are full, / 10, and how much of the last one of these
-    is empty; share of vehicles that are under way; mean distance of unserved customers from the depot
-    / s; allowed options per customer; log(customers) / 5.
+    At the depot, the direction is that to the mean place of all unserved customers. Numbers 7 and 8
+    are 0 without such a customer. Summary: unserved share of customers; loads (unserved demand / Q)
+    / 10; loads that are left when vehicles under way are full, / 10, and how much of the last one
+    of these is empty; share of vehicles that are under way; mean distance of unserved customers
+    from the depot / s; allowed options per customer; log(customers) / 5.
 
     Args:
         max_customers: Maximum number of customers, C.
@@ -78,9 +78,9 @@ class ObservationConversion(ObservationConversionInterface):
     def space(self) -> spaces.Dict:
         """Return the space of all observations, float32.
 
-        `options` [V * (C + 1), 18 or 20], `option_mask` [V * (C + 1)], 1 for options that may be chosen, `exists`
-        [V * (C + 1)], 1 for those and for unserved customers that the vehicle cannot serve, and
-        `summary` [8].
+        `options` [V * (C + 1), 18 or 20], `option_mask` [V * (C + 1)], 1 for options that may be
+        chosen, `exists` [V * (C + 1)], 1 for those and for unserved customers that the vehicle
+        cannot serve, and `summary` [8].
         """
         n = self.n_vehicles * (self.max_customers + 1)
         return spaces.Dict(

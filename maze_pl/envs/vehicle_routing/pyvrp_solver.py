@@ -16,9 +16,9 @@ _STEPS = 10_000
 def solve_with_pyvrp(instance: RoutingInstance, time_limit: float = 10.0, seed: int = 0) -> RoutingSolution:
     """Minimise the total distance with PyVRP; needs the extra `problems`.
 
-    Distances that are not whole numbers are rounded to 1 / 10,000 of the mean distance. The routes are
-    verified before they are returned. Wouda et al. 2024 (INFORMS Journal on Computing 36(4), pp.
-    943-955).
+    Distances that are not whole numbers are rounded to 1 / 10,000 of the mean distance. The routes
+    are verified before they are returned. Wouda et al. 2024 (INFORMS Journal on Computing 36(4),
+    pp. 943-955).
 
     Args:
         instance: The instance.

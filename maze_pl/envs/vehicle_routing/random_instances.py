@@ -38,8 +38,8 @@ class RandomInstances(InstanceSource):
         demands: Smallest and largest demand.
 
     Raises:
-        ValueError: A range is empty, a demand may exceed the capacity, the capacity is a fraction, or
-            the literature has none for this number of customers.
+        ValueError: A range is empty, a demand may exceed the capacity, the capacity is a fraction,
+            or the literature has none for this number of customers.
     """
 
     def __init__(

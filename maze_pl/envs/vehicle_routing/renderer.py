@@ -28,8 +28,8 @@ _DEMAND = 110.0
 class VehicleRoutingRenderer(Renderer):
     """Draws a map: the depot, customers whose area is their demand, and a colour for each route.
 
-    Customers that wait are grey. Drives to the depot are thin, vehicles under way are marked by rings, and the
-    drive of the step is a dark arrow. Bars show the load of each vehicle. Needs the extra `rendering`.
+    Customers that wait are grey. Drives to the depot are thin, vehicles under way are marked by
+    rings, and the drive of the step is a dark arrow. Bars show the load of each vehicle. Needs the extra `rendering`.
     """
 
     def render(self, maze_state: RoutingMazeState, maze_action: Any = None, events: Any = (), **_: Any) -> Figure:

@@ -20,8 +20,8 @@ _N_KEPT = 1024
 class RoutePolicy(NodePolicy):
     """Plans the routes of an instance once, and follows them, one after the other.
 
-    In a state that is not on these routes, it drives on as far as they allow, else to the nearest customer.
-    As the second actor after another policy, it starts a route that no other vehicle is on.
+    In a state that is not on these routes, it drives on as far as they allow, else to the nearest
+    customer. As the second actor after another policy, it starts a route that no other vehicle is on.
 
     Args:
         action_spaces_dict: Action space of each sub-step.

@@ -16,8 +16,8 @@ class RoutingRewardAggregator(RewardAggregatorInterface):
     """Computes rewards of n episodes from distances.
 
     Args:
-        relative: Whether rewards are divided by a lower bound of the total distance, so that those of
-            all instances are comparable; see `radial_bounds`.
+        relative: Whether rewards are divided by a lower bound of the total distance, so that those
+            of all instances are comparable; see `radial_bounds`.
     """
 
     def __init__(self, relative: bool = False) -> None:

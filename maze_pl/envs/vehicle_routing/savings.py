@@ -59,8 +59,8 @@ def improved_savings_routes(instance: RoutingInstance) -> RoutingSolution:
 class Savings:
     """Customers that wait and vehicles under way, whose routes are merged; see `savings_routes`.
 
-    A route that a vehicle has begun goes on from its place. It is one of the routes that are merged,
-    but only at this end.
+    A route that a vehicle has begun goes on from its place. It is one of the routes that are
+    merged, but only at this end.
 
     Args:
         distances: [C + 1, C + 1].

@@ -40,10 +40,10 @@ class MoveResult:
 class RoutingSimulation:
     """N episodes of the capacitated vehicle routing problem, with V vehicles under way at most.
 
-    A move takes a vehicle to a customer, whose whole demand it delivers, or back to the depot, where
-    a new vehicle of full capacity takes its place. A vehicle that can serve no other customer returns
-    by itself, so that a vehicle under way always has a choice, and so do all vehicles when the last
-    customer is served. With C customers, an episode has from C to 2 C moves.
+    A move takes a vehicle to a customer, whose whole demand it delivers, or back to the depot,
+    where a new vehicle of full capacity takes its place. A vehicle that can serve no other customer
+    returns by itself, so that a vehicle under way always has a choice, and so do all vehicles when
+    the last customer is served. With C customers, an episode has from C to 2 C moves.
 
     Each vehicle may go to unserved customers whose demand does not exceed its remaining capacity,
     and to the depot unless it is there. All vehicles at the depot are the same: only the first
@@ -56,8 +56,8 @@ class RoutingSimulation:
         n_envs: N.
         max_customers: C.
         n_vehicles: V.
-        is_advised: Whether routes are planned, as by `improved_savings_routes`: at the start, whenever a
-            vehicle returns to the depot and, with the route shape of the last plan, when one leaves them.
+        is_advised: Whether routes are planned, as by `improved_savings_routes`: at the start,
+            whenever a vehicle returns to the depot and, with the route shape of the last plan, when one leaves them.
 
     Attributes:
         instances: The instances.
@@ -68,8 +68,8 @@ class RoutingSimulation:
         length: [N] distance so far.
         n_routes: [N] number of vehicles that have returned.
         n_moves: [N] number of moves, returns included.
-        links: [N, C + 1, 2] nodes before and after each customer in planned routes, and after the place
-            of each vehicle; -1 without.
+        links: [N, C + 1, 2] nodes before and after each customer in planned routes, and after the
+            place of each vehicle; -1 without.
         route_of: [N, C + 1] number of the planned route of each of these; -1 without.
         shape: [N] route shape of the planned routes.
         move_vehicles: [N, 2 C] vehicle of each move.

@@ -29,8 +29,8 @@ class StructuredVehicleRoutingEnvironment(TwoDecisionsWrapper):
     """Splits each step of the flat environment into two sub-steps, 0 and 1, with masks.
 
     Sub-step 0 observes each vehicle with its nearest customer and chooses a vehicle, with reward 0.
-    Sub-step 1 observes all nodes as options of that vehicle, chooses one and completes the step. Each of
-    the two actors is credited with half of the reward.
+    Sub-step 1 observes all nodes as options of that vehicle, chooses one and completes the step.
+    Each of the two actors is credited with half of the reward.
 
     Args:
         maze_env: The flat environment, with or without wrappers; wrappers must not change the

@@ -12,11 +12,11 @@ from maze_pl.envs.vehicle_routing.two_opt import two_opt
 def sweep_routes(instance: RoutingInstance) -> RoutingSolution:
     """Build routes by turning a ray around the depot.
 
-    Customers are served in the order of their angles, and a route ends when the next demand does not
-    fit. Each customer is tried as the first one, in both directions of turning. The order within a
-    route is that of the nearest neighbour, improved by 2-opt. The shortest result is returned.
-    Gillett and Miller 1974 (Operations Research 22(2), pp. 340-349). Departure: routes do not
-    exchange customers afterwards.
+    Customers are served in the order of their angles, and a route ends when the next demand does
+    not fit. Each customer is tried as the first one, in both directions of turning. The order
+    within a route is that of the nearest neighbour, improved by 2-opt. The shortest result is
+    returned. Gillett and Miller 1974 (Operations Research 22(2), pp. 340-349). Departure: routes do
+    not exchange customers afterwards.
 
     Args:
         instance: The instance.

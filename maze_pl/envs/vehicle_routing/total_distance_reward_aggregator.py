@@ -12,8 +12,8 @@ class TotalDistanceRewardAggregator(RoutingRewardAggregator):
     """Penalises the total distance in the last step; all other rewards are 0.
 
     Args:
-        relative: Whether rewards are divided by a lower bound of the total distance, so that those of
-            all instances are comparable; see `radial_bounds`.
+        relative: Whether rewards are divided by a lower bound of the total distance, so that those
+            of all instances are comparable; see `radial_bounds`.
     """
 
     def rewards(self, distance: Array, total: Array, is_complete: Array) -> Array:

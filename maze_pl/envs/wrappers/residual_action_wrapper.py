@@ -35,7 +35,8 @@ class ResidualActionWrapper(ActionWrapper):
 
     Each corrected Box head is replaced by a head `<head>_correction` in [-1, 1]; other heads stay.
     Residual policy learning (Silver et al. 2018, arXiv:1812.06298; Johannink et al. 2019,
-    arXiv:1812.03201). The `heuristic` of the wrapped environment plays the rule without corrections.
+    arXiv:1812.03201). The `heuristic` of the wrapped environment plays the rule without corrections;
+    where heads are not corrected, the rule must give actions to these, too.
 
     The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no state
     between acts. A `MazeStatePolicy` also gets the state of the simulation.
@@ -95,11 +96,12 @@ class ResidualActionWrapper(ActionWrapper):
         self._seen: Observation = {}  # the last observation inside of this wrapper
 
     @property
-    def heuristic_policy(self) -> str | None:  # type: ignore[override]
-        """Policy that plays the rule; None if some heads are not corrected."""
+    def heuristic_policy(self) -> str:  # type: ignore[override]
+        """Policy that plays the rule."""
         heads = {head for space in self.env.action_spaces_dict.values() for head in space.spaces}
-        path = "maze_pl.envs.wrappers.no_correction_policy.NoCorrectionPolicy"
-        return path if heads == self.rule.scales.keys() else None
+        if heads == self.rule.scales.keys():
+            return "maze_pl.envs.wrappers.no_correction_policy.NoCorrectionPolicy"
+        return "maze_pl.envs.wrappers.partly_corrected_policy.PartlyCorrectedPolicy"
 
     def action(self, action: Action) -> Action:
         """Action of the rule, corrected."""

@@ -202,19 +202,25 @@ class OptimizerOptions:
         """True for an optimiser that `make` has returned: its learning rates follow the options."""
         return any(made is optimizer for made, _ in self._made)
 
-    def n_groups(self, optimizer: Optimizer) -> int:
-        """Return the number of groups that `make` gave an optimiser; all groups of other optimisers."""
-        for made, kept in self._made:
-            if made is optimizer:
-                return len(kept)
-        return len(optimizer.param_groups)
+    def made_with(self, optimizer: Optimizer) -> list[dict[str, Any]]:
+        """Return the options of the groups that `make` gave an optimiser; empty for other optimisers."""
+        return next((kept for made, kept in self._made if made is optimizer), [])
 
-    def restore_options(self) -> None:
-        """Give groups the options of the configuration, after a checkpoint has restored those of its run."""
-        for optimizer, kept in self._made:
-            if len(kept) == len(optimizer.param_groups):
-                for group, options in zip(optimizer.param_groups, kept, strict=True):
-                    group.update({name: value for name, value in options.items() if name != "lr"})
+    def restore_options(
+        self, optimizer: Optimizer, groups: Sequence[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Change groups of a checkpoint by the options that differ from those of the run that wrote it.
+
+        Args:
+            optimizer: Optimiser that is to continue from the checkpoint.
+            groups: Its groups in the checkpoint, changed in place.
+            earlier: Options that these were made with, by group; empty in checkpoints of earlier versions.
+        """
+        for index, (group, options) in enumerate(zip(groups, self.made_with(optimizer), strict=False)):
+            before = earlier[index] if index < len(earlier) else {}
+            for name, value in options.items():
+                if name != "lr" and (name not in before or before[name] != value):
+                    group[name] = value
 
     def rate(self, pattern: str, lr: Coefficient, factor: float, progress: Callable[[], float]) -> float:
         """Return the learning rate of the parameters of a pattern.

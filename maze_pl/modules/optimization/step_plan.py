@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -102,6 +103,9 @@ def make_plan(
         max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
         owner: Description of the module if its losses may be traced.
         skip_idle: Leave out groups with a learning rate of 0 also if the optimiser is not flat.
+
+    Raises:
+        ValueError: A parameter has hooks that are never called.
     """
     wrapper = optimizer_of(module, index)
     optimizer = wrapper.optimizer
@@ -114,6 +118,7 @@ def make_plan(
         gradient = None
         for parameter in idle:
             parameter.grad = None  # so that the optimiser skips it
+    _refuse_hooks_of_accumulation(parameters)
     is_unobserved = _is_unobserved(module, optimizer)
     direct = gradient is not None and is_unobserved
     if not parameters:  # all learning rates are 0, or everything is frozen
@@ -146,6 +151,13 @@ def _active_and_idle(optimizer: Optimizer, skip_idle: bool) -> tuple[list[Tensor
             chosen = idle if is_idle or not parameter.requires_grad else active
             chosen.append(parameter)
     return active, idle
+
+
+def _refuse_hooks_of_accumulation(parameters: Sequence[Any]) -> None:
+    """Raise ValueError if a parameter has a hook on the accumulation of its gradient."""
+    if any(parameter._post_accumulate_grad_hooks for parameter in parameters):
+        came = "a parameter has a hook by register_post_accumulate_grad_hook, which would never be called"
+        raise ValueError(f"{came}: gradients are computed, not accumulated; use register_hook")
 
 
 def _frozen(optimizer: Optimizer) -> tuple[int, ...]:

@@ -245,7 +245,10 @@ class TracedLosses:
         self._say(f"updates by {_name(loss)} are computed by autograd: the loss also keeps values, such as TD errors")
 
     def _may_trace(self, loss: LossOf, plan: StepPlan, minibatch: Any) -> TypeGuard[MethodType]:
-        """True if losses are traced, and this one is a method that takes a dict of samples."""
+        """True if losses are traced, and this one is a method that takes a dict of samples.
+
+        Hooks of parameters belong to the tensors, not to the values that a trace gets.
+        """
         owner = plan.owner
         device = plan.gradient.device
         if device.type not in _TRACED_ON:
@@ -257,6 +260,9 @@ class TracedLosses:
             return False
         if not is_flat(minibatch):
             self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
+            return False
+        if any(parameter._backward_hooks for parameter in plan.parameters):
+            self._say("updates are computed by autograd while parameters have gradient hooks (register_hook)")
             return False
         return True
 

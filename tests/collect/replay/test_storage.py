@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import doctest
+import errno
 import os
 import random
 import subprocess
@@ -22,6 +23,7 @@ from maze_pl.collect.replay.sum_tree import SumTree
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.records.columns import Columns
+from tests.bad_input.project import disk_full_at
 from tests.devices import DEVICES
 from tests.equality import assert_equal
 
@@ -139,6 +141,21 @@ def test_arrays_can_be_in_files_without_names(tmp_path: Path, monkeypatch: pytes
     (one, _), (other, _) = map(drawn_from, storages)
     assert all(map(torch.equal, one.tensors(), other.tensors()))
     assert type(other.reward.numpy()) is np.ndarray
+
+
+@pytest.mark.parametrize(("n_agents", "n_bytes"), [(1, "32,000"), (3, "36,000")])
+def test_a_disk_without_room_for_the_files_is_named_with_the_bytes_of_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_agents: int, n_bytes: str
+) -> None:
+    """An observation and the next one take 8 bytes each, an action 8, reward and discount 4 each, and so does an id."""
+    monkeypatch.setenv("MAZE_PL_RUN_DIR", str(tmp_path))
+    step = StepSpec(STEP.observation_space, STEP.action_space, n_agents=n_agents)
+    ReplayStorage(step, 1000, memory_map=True)
+    with disk_full_at(5000), pytest.raises(OSError, match="File too large; lower replay_buffer_size") as raised:
+        ReplayStorage(step, 1000, memory_map=True)
+    assert raised.value.errno == errno.EFBIG
+    assert raised.value.filename == f"{tmp_path} (replay buffer, {n_bytes} bytes)"
+    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------------------------------------- several acts at once

@@ -48,7 +48,7 @@ def test_lists_and_tensors_hold_a_value_for_each_environment(which: Any, value: 
     event = fired(which, name=["fuel", "toll"], value=value)
     assert event.which.dtype == np.int64
     assert event.which.tolist() == [0, 2]
-    assert column_of(event, "value", None).tolist() == [1.0, 2.0]
+    assert column_of(event, "value").tolist() == [1.0, 2.0]
     assert [labels for labels, _ in groups_of(event)] == [("fuel",), ("toll",)]
 
 
@@ -59,10 +59,51 @@ def test_groups_of_floats_have_the_names_of_single_events(dtype: Any) -> None:
     assert groups == [((str(dtype(0.1)),), [0, 2]), (("2.5",), [1])]
 
 
+class Named:
+    """A name that counts its comparisons."""
+
+    n_comparisons = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        type(self).n_comparisons += 1
+        return isinstance(other, Named) and other.number == self.number
+
+    def __str__(self) -> str:
+        return f"name {self.number}"
+
+
+def test_groups_are_found_in_one_pass() -> None:
+    events, topic = topic_of(1000)
+    topic.share(np.arange(1000), name=[Named(number % 100) for number in range(1000)], value=1.0)
+    (event,) = events.drain()
+    Named.n_comparisons = 0
+    groups = dict(groups_of(event))
+    assert Named.n_comparisons <= 2000
+    assert list(groups) == [(f"name {number}",) for number in range(100)]
+    assert all(places.tolist() == list(range(number, 1000, 100)) for number, places in enumerate(groups.values()))
+
+
+@pytest.mark.parametrize("value", [[1, "a"], [None, 2], [np.float32(0.5), "c"]])
+def test_values_of_different_kinds_stay_as_they_are(value: list[Any]) -> None:
+    assert column_of(fired(np.array([0, 2]), name="fuel", value=value), "value").tolist() == value
+
+
+@pytest.mark.parametrize("value", [(1, [2, 3]), {"x": 1}, {4}, None, b"a\0", 2**70])
+def test_a_single_value_of_any_kind_counts_for_all_environments(value: Any) -> None:
+    column = column_of(fired(np.array([0, 2]), name="fuel", value=value), "value")
+    assert column.tolist() == [value, value]
+
+
 @pytest.mark.parametrize("value", [1.5, np.float32(1.5), np.array(1.5), torch.tensor(1.5)])
 def test_a_single_value_counts_for_all_environments(value: Any) -> None:
     event = fired(np.array([0, 2]), name="fuel", value=value)
-    assert column_of(event, "value", None).tolist() == [1.5, 1.5]
+    assert column_of(event, "value").tolist() == [1.5, 1.5]
 
 
 @pytest.mark.parametrize("which", [[], np.zeros(0), torch.zeros(0, dtype=torch.int64)])

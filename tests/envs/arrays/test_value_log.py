@@ -1,7 +1,5 @@
 """The log of values equals a list of values for each environment."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -52,12 +50,3 @@ def test_space_is_reused_after_episodes_have_ended() -> None:
         assert log.values_of("value", log.ended()).shape == (80, 3)
         log.drop_ended()
     assert len(log.columns["value"]) <= 256
-
-
-def test_a_log_that_is_made_late_has_no_values_in_earlier_episodes() -> None:
-    log = ValueLog(2, {"value": ((), np.dtype(np.int64))}, n_ended=2)
-    log.append(np.array([1]), {"value": np.array([7])})
-    log.end_episodes(np.array([1]))
-    ended: Any = log.ended()
-    assert ended.counts.tolist() == [0, 0, 1]
-    assert log.values_of("value", ended).tolist() == [7]

@@ -14,7 +14,7 @@ from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, SequentialVectorEnv
 from maze_pl.envs.arrays import ArrayMazeEnv, GymVectorArrayEnv
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.checker.arrays import make_comparable
-from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
+from maze_pl.envs.checker.examination import ArrayForm, makes_arrays, plays_in_arrays
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
 from tests.envs.arrays.guessing import InArray, InObject
@@ -108,6 +108,26 @@ def test_other_environments_are_not_asked() -> None:
     assert plays_in_arrays(ArrayMazeEnv(CartPoleArrayEnv()))
     assert not plays_in_arrays(make_yard())
     assert not plays_in_arrays(ArrayMazeEnv(GymVectorArrayEnv("CartPole-v1")))
+
+
+def make_episode() -> ArrayMazeEnv:
+    """Make one episode of an array environment."""
+    return ArrayMazeEnv(CartPoleArrayEnv())
+
+
+def test_a_function_that_makes_one_episode_makes_no_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    assert makes_arrays(CartPoleArrayEnv)
+    assert not makes_arrays(make_episode)
+    assert not makes_arrays(partial(GymVectorArrayEnv, "CartPole-v1"))
+    assert isinstance(make_comparable(make_episode, [], None, 2, 5), SequentialVectorEnv)
+    comparison = compare_envs(
+        partial(make_comparable, make_episode, [], None, 2, 5),
+        partial(make_comparable, CartPoleArrayEnv, [], None, 2, 5),
+        n_steps=50,
+    )
+    assert comparison.difference is None
+    assert main(["check", "--env", f"{__name__}.make_episode", "--n_steps", "50"]) == 0
+    assert re.search(r"arrays +\| skipped \| it needs a function that makes the array", capsys.readouterr().out)
 
 
 def test_statistics_of_wrappers_are_the_same_in_both_forms() -> None:

@@ -150,7 +150,7 @@ def test_the_heuristic_of_the_environment_is_the_default_and_other_heads_stay() 
     assert isinstance(env.rule.rule, BaseStockPolicy)
     partly = ResidualActionWrapper(make_two_heads(), {"x": 0.5}, Constant(x=[0.2]))
     assert list(partly.action_space) == ["x_correction", "y"]
-    assert partly.heuristic_policy is None and env.heuristic_policy is not None
+    assert partly.heuristic_policy != env.heuristic_policy
     partly.reset(seed=0)
     action = partly.action({"x_correction": np.float32([-1]), "y": 1})
     assert action["y"] == 1 and action["x"] == np.float32([-0.3])

@@ -1,0 +1,59 @@
+"""Class paths that get arguments later: `--data.env my_envs.make_env --data.env.size 5`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece
+
+_OF_DATA = "data"  # `rollout` and `check` know its environment and wrappers without this name
+
+_Place = tuple[str, ...]
+
+
+def complete_class_paths(pieces: Sequence[Piece]) -> None:
+    """Write class paths as mappings if later pieces have options of these components.
+
+    jsonargparse takes no options of a function that is named by its path alone.
+
+    Args:
+        pieces: In the order in which they take effect; they are changed.
+    """
+    parents: set[_Place] = set()
+    for piece in reversed(pieces):
+        start = _start(piece)
+        if piece.text is not None:
+            piece.put(_completed(piece.content, start, parents))
+            parents.update(start[:length] for length in range(1, len(start)))
+            parents.update(_mappings(piece.content, start))
+
+
+def _start(piece: Piece) -> _Place:
+    """Return the names that lead to the content of a piece."""
+    keys = [] if piece.option in CONFIG_OPTIONS else piece.keys
+    return tuple(key for key in keys if key not in (*COMPONENT_KEYS, _OF_DATA))
+
+
+def _below(place: _Place, key: Any) -> _Place:
+    """Return the names that lead to an entry of a mapping; class path and `init_args` are not among them."""
+    return place if key in COMPONENT_KEYS or (key == _OF_DATA and not place) else (*place, str(key))
+
+
+def _completed(content: Any, place: _Place, parents: set[_Place]) -> Any:
+    """Replace class paths at some places by mappings."""
+    if isinstance(content, dict):
+        return {
+            key: item if key == "class_path" else _completed(item, _below(place, key), parents)
+            for key, item in content.items()
+        }
+    is_path = isinstance(content, str) and "." in content and all(map(str.isidentifier, content.split(".")))
+    return {"class_path": content} if is_path and place in parents else content
+
+
+def _mappings(content: Any, place: _Place) -> Iterator[_Place]:
+    """Yield the places of mappings without a class path, which are options of an earlier component."""
+    if not isinstance(content, dict):
+        return
+    if content and "class_path" not in content:
+        yield place
+    for key, item in content.items():
+        yield from _mappings(item, _below(place, key))

@@ -1,0 +1,79 @@
+"""Options of a run that decide what it learns: runs in which only others differ are runs of one configuration."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from maze_pl.config.pieces import CALL_OPTIONS, RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError, read
+
+_NOT_LEARNED: Final = (*CALL_OPTIONS, "hyperparameters", "last_checkpoint")
+_NOT_LEARNED_OF_TRAINER: Final = (
+    *("logger", "profiler", "log_every_n_steps", "model_registry", "enable_autolog_hparams"),
+    *("enable_checkpointing", "enable_model_summary", "enable_progress_bar"),
+)
+_FOLDERS: Final = ("dirpath", "default_root_dir")  # of checkpoints and other files, below these options
+_WITH_FOLDERS: Final = ("best_checkpoint", "trainer")
+
+Seeds = tuple[Any, Any]
+"""`seed_everything`, and the seed of the data module."""
+
+
+def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
+    """Return a run's options without those that do not affect learning, and its seeds.
+
+    Places and names of files, loggers, progress bars and the last checkpoint do not affect learning. The
+    selection of the best checkpoint and all evaluations count, as they decide which policy is compared.
+
+    Args:
+        run_dir: The run directory.
+
+    Returns:
+        The options without seeds, and the seeds.
+
+    Raises:
+        ConfigurationError: The configuration of the run cannot be read.
+    """
+    file = run_dir / RUN_CONFIG
+    configuration = read(file)
+    if not isinstance(configuration, Mapping):
+        raise ConfigurationError(f"{file} is damaged: it holds no options")
+    content = {key: value for key, value in configuration.items() if key not in _NOT_LEARNED}
+    seed = content.pop("seed_everything", None)
+    for name in _WITH_FOLDERS:
+        if name in content:
+            content[name] = _without_folders(content[name])
+    if isinstance(content.get("trainer"), Mapping):
+        trainer = content["trainer"]
+        content["trainer"] = {key: value for key, value in trainer.items() if key not in _NOT_LEARNED_OF_TRAINER}
+    data = content.get("data")
+    if not isinstance(data, Mapping) or not isinstance(data.get("init_args"), Mapping):
+        return content, (seed, None)
+    arguments = dict(data["init_args"])
+    data_seed = arguments.pop("seed", None)
+    if "env" in arguments:
+        arguments["env"] = with_class_path(arguments["env"])
+    content["data"] = {**data, "init_args": arguments}
+    return content, (seed, data_seed)
+
+
+def with_class_path(environment: Any) -> Any:
+    """Return the configuration of an environment in one form, as runs store a callable without arguments in two.
+
+    Args:
+        environment: A node with class_path and init_args, the path alone, or None.
+    """
+    if isinstance(environment, str):
+        return {"class_path": environment}
+    if isinstance(environment, Mapping):
+        return {key: value for key, value in environment.items() if value not in (None, {})}
+    return environment
+
+
+def _without_folders(node: Any) -> Any:
+    """Return a nested value without the options that name folders."""
+    if isinstance(node, Mapping):
+        return {key: _without_folders(value) for key, value in node.items() if key not in _FOLDERS}
+    if isinstance(node, list):
+        return [_without_folders(item) for item in node]
+    return node

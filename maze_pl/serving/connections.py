@@ -1,0 +1,122 @@
+"""Connections of a server that are limited in number, and in the time that they may wait without a request.
+
+Each connection is an open file. Without limits, clients that connect and send nothing would use up all files
+of the process, and others could not connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+from dataclasses import dataclass
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+ACCEPTED_AT_ONCE: Final = 16
+"""Largest number of connections that the event loop accepts before it serves others."""
+_OTHER_FILES: Final = 128  # open files of the process besides connections, and connections that are being closed
+_MOST_CONNECTIONS: Final = 10_000
+_FEWEST_CONNECTIONS: Final = 16
+
+
+def most_connections() -> int:
+    """Return how many connections the limit of open files of the process allows."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(_FEWEST_CONNECTIONS, min(_MOST_CONNECTIONS, limit - _OTHER_FILES))
+
+
+@dataclass
+class ConnectionLimits:
+    """Limits that all connections of a server share.
+
+    Attributes:
+        head_seconds: Time in seconds in which the head of a request must arrive.
+        most: Largest number of connections.
+        is_open: Whether further connections are accepted.
+    """
+
+    head_seconds: float
+    most: int
+    is_open: bool = True
+
+
+class Connection(H11Protocol):
+    """A connection that is closed if it sends no complete head of a request in time.
+
+    If there are too many connections, the one that has been without a request for the longest time is closed;
+    the new one, if all have a request under way. Uvicorn itself limits only the time between two requests, and
+    not after the first byte of the second one.
+
+    Args:
+        limits: The limits.
+        options: Arguments of uvicorn.
+
+    Attributes:
+        idle_since: Time of the event loop since which there has been no request, in seconds; infinite
+            while there is one.
+    """
+
+    def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
+        super().__init__(**options)
+        self.idle_since = math.inf
+        self._limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request; close a connection if there are too many."""
+        super().connection_made(transport)
+        if not self._limits.is_open:
+            transport.abort()
+            return
+        if len(self.connections) > self._limits.most:
+            self._longest_idle().transport.abort()
+        self.idle_since = self.loop.time()
+        self._timer = self.loop.call_later(self._limits.head_seconds, self._close_if_idle)
+
+    def _longest_idle(self) -> Connection:
+        """Return the connection without a request for the longest time; this one if there is none."""
+        idle = []
+        for one in self.connections:
+            if isinstance(one, Connection) and math.isfinite(one.idle_since) and not one.transport.is_closing():
+                idle.append(one)
+        return min(idle, key=lambda one: one.idle_since, default=self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what has arrived, and wait for the rest of a head, however slowly it comes."""
+        super().data_received(data)
+        if not self._has_no_request():
+            self._stop_waiting()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self._limits.head_seconds, self._close_if_idle)
+
+    def on_response_complete(self) -> None:
+        """Note that there is no request from now on, unless the next one has arrived already."""
+        super().on_response_complete()
+        if self._has_no_request():
+            self.idle_since = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _has_no_request(self) -> bool:
+        """True if no head of a request has arrived that is not answered yet."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _stop_waiting(self) -> None:
+        """End the time limit."""
+        self.idle_since = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close_if_idle(self) -> None:
+        """Close the connection if the head of a request has not arrived."""
+        self._timer = None
+        if self._has_no_request() and not self.transport.is_closing():
+            self.transport.close()

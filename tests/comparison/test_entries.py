@@ -1,0 +1,120 @@
+"""Entries of a comparison: runs that join one entry, and the names by which entries are found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maze_pl.comparison.analysis import Question, make_comparison
+from maze_pl.comparison.entries import Entry, Player, make_entries
+from maze_pl.comparison.results import Comparison
+from maze_pl.config.learned_options import learned_options
+from maze_pl.config.search_path import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for runs that have configurations, and no checkpoints that are loaded."""
+
+    def of_run(path: Path, *_: object) -> Entry:
+        common, seed = learned_options(path)
+        player = Player(str(path), None, {"env": object})
+        return Entry(str(path), [player], configuration=common, seeds=[seed], given=[str(path)])
+
+    monkeypatch.setattr("maze_pl.comparison.entries._of_run", of_run)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_run(path: str, seed: int = 0, **options: object) -> str:
+    Path(path).mkdir(parents=True)
+    Path(path, "config.yaml").write_text(json.dumps({"seed_everything": seed, **options}), encoding="utf-8")
+    return path
+
+
+def write_seeds(path: str, n_seeds: int) -> str:
+    for seed in range(n_seeds):
+        write_run(f"{path}/seed_{seed}", seed)
+    Path(path, "seeds.json").write_text("{}", encoding="utf-8")
+    return path
+
+
+def entries(sources: Sequence[str], baselines: Sequence[str] = ()) -> list[Entry]:
+    return make_entries(sources, baselines, "best", {"env": object}, trust=False)
+
+
+def table(sources: Sequence[str], baselines: Sequence[str] = ()) -> Comparison:
+    made = entries(sources, baselines)
+    values = [np.arange(9.0) + np.zeros((len(entry.players), 1)) for entry in made]
+    options = {"seed": 0, "max_steps": 0, "deterministic": False}
+    return make_comparison(made, {"return": values}, Question(), **options)
+
+
+def shown(found: Sequence[Entry]) -> list[tuple[str, list[str], bool]]:
+    return [(entry.name, entry.sources, entry.is_baseline) for entry in found]
+
+
+def test_runs_of_one_configuration_are_an_entry_but_a_baseline_is_not_part_of_it() -> None:
+    a, b, c, d = [write_run(f"runs/{name}", seed) for seed, name in enumerate("abcd")]
+    assert [entry.sources for entry in entries([a, b])] == [[a, b]]
+    assert shown(entries([a], [b])) == [("runs/a", [a], False), ("runs/b", [b], True)]
+    found = entries([a, b, c], [b])
+    assert [(entry.sources, entry.is_baseline) for entry in found] == [([a, c], False), ([b], True)]
+    found = entries([a, b], [c, d])
+    assert [(entry.sources, entry.is_baseline) for entry in found] == [([a, b], False), ([c, d], True)]
+
+
+def test_a_baseline_with_another_path_of_an_entry_is_that_entry(folder: Path) -> None:
+    a, b = write_run("runs/a", 0), write_run("runs/b", 1)
+    (folder / "link").symlink_to(a)
+    for other in (f"{a}/", str(folder / a), "link", "runs/../runs/a"):
+        found = entries([a, b], [other])
+        assert [(entry.sources, entry.is_baseline) for entry in found] == [([a], True), ([b], False)]
+
+
+def test_a_run_in_a_folder_of_seeds_is_found_by_its_name() -> None:
+    seeds = write_seeds("runs/seeds", 3)
+    found = table([seeds], [f"{seeds}/seed_1"])
+    assert found.entry(f"{seeds}/seed_1").n_runs == 1
+    assert found.entry(f"{seeds}/seed_1/").n_runs == 1
+    assert found.entry(f"{seeds}/seed_2").n_runs == 3  # which is only part of that entry
+    assert found.difference(seeds, f"{seeds}/seed_1").difference == 0.0
+
+
+def test_an_entry_is_found_by_what_the_user_named(folder: Path) -> None:
+    seeds, run = write_seeds("deep/runs/seeds", 2), write_run("deep/runs/a", 5, model={"lr": 0.1})
+    found = table([f"{seeds}/"], [f"{run}/"])
+    assert [entry.name for entry in found.entries] == ["runs/seeds", "runs/a"]
+    for name in (seeds, f"{seeds}/", "runs/seeds"):
+        assert found.entry(name).n_runs == 2
+    for name in (run, f"{run}/", "runs/a"):
+        assert found.entry(name).n_runs == 1
+    with pytest.raises(ConfigurationError, match="there is no entry 'a': use one of runs/seeds, runs/a"):
+        found.entry("a")
+
+
+def test_a_short_name_is_never_the_path_of_another_entry() -> None:
+    near, far = write_run("runs/a", 0), write_run("other/runs/a", 0, model={"lr": 0.1})
+    for sources in ([near, far], [far, near]):
+        found = table(sources, [near])
+        assert [entry.name for entry in found.entries] == sources
+        assert [found.entry(source).sources for source in sources] == [[source] for source in sources]
+
+
+def test_entries_of_runs_in_one_folder_are_told_apart() -> None:
+    for name, rate in (("a", 0.1), ("b", 0.1), ("c", 0.2), ("d", 0.2)):
+        write_run(f"runs/{name}", ord(name), model={"lr": rate})
+    found = entries(["runs/a", "runs/b", "runs/c", "runs/d"])
+    assert [entry.name for entry in found] == ["runs/a and 1 more", "runs/c and 1 more"]
+
+
+def test_options_that_do_not_affect_learning_do_not_split_an_entry() -> None:
+    for seed in (0, 1):
+        write_run(f"runs/{seed}", seed, best_checkpoint={"dirpath": f"runs/{seed}/best"})
+    write_run("runs/2", 2, hyperparameters=["model.lr"], best_checkpoint={"dirpath": None})
+    (found,) = entries(["runs/0", "runs/1", "runs/2"])
+    assert len(found.players) == 3

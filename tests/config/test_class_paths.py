@@ -1,0 +1,78 @@
+"""Components that are named by their class path alone, and get arguments later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+from maze_pl.cli.check import check, parsed
+from maze_pl.config.assembling import prepare
+from maze_pl.run_context.commands import assembled_configuration
+
+
+class SizedEnv(gymnasium.Env[Any, Any]):
+    """Environment with a size."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+def make_env(size: int = 1, **further: Any) -> SizedEnv:
+    """Return an environment; further arguments make it larger."""
+    return SizedEnv(size + sum(further.values()))
+
+
+PATH = f"{__name__}.make_env"
+LATER = [
+    (["--env.size", "5"], 5),
+    (["--env.init_args.size", "5"], 5),
+    (["--env.dict_kwargs.more", "2"], 3),
+    (["--env.size", "5", "--env.dict_kwargs.more", "2"], 7),
+    (["--config", "{env: {init_args: {size: 5}}}"], 5),
+    (["--env", "{init_args: {size: 5}}"], 5),
+    ([], 1),
+]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def size(*words: str) -> int:
+    """Return the size of the environment of a command."""
+    options, _ = parsed(check, "check", prepare(["check", *words]), description="Check.")
+    made: int = options["env"]().size
+    return made
+
+
+@pytest.mark.parametrize(("later", "expected"), LATER)
+def test_a_path_alone_gets_the_arguments_of_later_options(later: list[str], expected: int) -> None:
+    assert size("--env", PATH, *later) == expected
+    Path("env.yaml").write_text(f"env: {PATH}\n", encoding="utf-8")
+    assert size("--config", "env.yaml", *later) == expected
+    Path("data.yaml").write_text(f"data: {{init_args: {{env: {PATH}}}}}\n", encoding="utf-8")
+    assert size("--config", "data.yaml", *later) == expected
+
+
+def test_a_path_alone_gets_the_arguments_of_a_derived_file_and_of_a_run() -> None:
+    Path("base.yaml").write_text(f"base: ppo_cartpole\ndata: {{init_args: {{env: {PATH}}}}}\n", encoding="utf-8")
+    Path("derived.yaml").write_text(
+        "base: base.yaml\ndata: {init_args: {env: {init_args: {size: 5}}}}\n", encoding="utf-8"
+    )
+    for words, expected in ((["base.yaml"], None), (["derived.yaml"], 5), (["base.yaml", "--data.env.size", "6"], 6)):
+        content = assembled_configuration(["fit", "--config", *words], {}, is_silent=True)
+        node = content["data"]["init_args"]["env"]
+        assert node == PATH if expected is None else node["init_args"]["size"] == expected
+    Path("run").mkdir()
+    Path("run", "config.yaml").write_text(Path("base.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    assert size("run", "--trust", "--env.size", "7") == 7
+
+
+def test_values_that_are_no_components_stay_texts() -> None:
+    words = prepare(["fit", "--config", "{best_checkpoint: {monitor: eval.return}}", "--best_checkpoint.mode", "max"])
+    assert words[1:] == ["--config={best_checkpoint: {monitor: eval.return}}", "--best_checkpoint.mode=max"]
+    assert prepare(["check", "--env", PATH, "--wrappers", "[]"])[1:] == [f"--env={PATH}", "--wrappers=[]"]

@@ -1,0 +1,79 @@
+"""Wrapper statistics from the start of a run to its end."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from maze_pl.datamodules.kept_statistics import KeptStatistics
+from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
+from maze_pl.envs import Wrapper
+
+
+class Counts(Wrapper):
+    """Adds the counts of all copies."""
+
+    @classmethod
+    def merge_shared_states(cls, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {"count": sum(state["count"] for state in states)}
+
+
+class Module:
+    """A module in training."""
+
+
+def test_a_fit_of_another_module_begins_with_what_the_first_one_began_with() -> None:
+    first, second = Module(), Module()
+    statistics = KeptStatistics()
+    statistics.begin_fit(first)
+    statistics.complete(CompletedStatistics({"counts": {"count": 1}}))
+    statistics.merge([{"counts": {"count": 5}}, {"counts": {"count": 7}}], {"counts": Counts})
+    assert statistics.complete_states == {"counts": {"count": 12}}
+    statistics.begin_fit(first)
+    assert statistics.complete_states == {"counts": {"count": 12}}, "the same module goes on"
+    statistics.begin_fit(second)
+    assert statistics.complete_states == {"counts": {"count": 1}}
+
+
+def test_what_was_taken_over_is_to_be_completed_again() -> None:
+    statistics = KeptStatistics()
+    statistics.take_over({"counts": {"count": 3}}, may_differ=True)
+    assert statistics.complete_states is None
+    assert statistics.states == {"counts": {"count": 3}}
+    assert statistics.may_differ
+    assert statistics.complete(CompletedStatistics({"counts": {"count": 3}, "new": {}})) == statistics.complete_states
+
+
+def test_statistics_of_a_checkpoint_are_not_where_another_module_begins() -> None:
+    first, second = Module(), Module()
+    statistics = KeptStatistics()
+    statistics.begin_fit(first)
+    statistics.load({"counts": {"count": 9}})
+    assert statistics.are_of_checkpoint and not statistics.may_differ
+    statistics.complete(CompletedStatistics({"counts": {"count": 9}}))
+    statistics.begin_fit(second)
+    assert statistics.states is None
+
+
+def test_a_refusal_keeps_what_there_was() -> None:
+    statistics = KeptStatistics()
+    statistics.take_over({"counts": {"count": 3}}, may_differ=False)
+    with pytest.raises(ValueError, match="they do not fit"):
+        statistics.complete(CompletedStatistics({}, refusal="they do not fit"))
+    assert statistics.states == {"counts": {"count": 3}}
+    assert statistics.complete_states is None
+
+
+def test_a_copy_does_not_take_its_module_along() -> None:
+    module = Module()
+    statistics = KeptStatistics()
+    statistics.begin_fit(module)
+    statistics.complete(CompletedStatistics({"counts": {"count": 1}}))
+    statistics.merge([{"counts": {"count": 5}}], {"counts": Counts})
+    copy = pickle.loads(pickle.dumps(statistics))
+    assert copy.states == {"counts": {"count": 5}}
+    copy.begin_fit(Module())
+    assert copy.states == {"counts": {"count": 1}}
