@@ -156,7 +156,7 @@ _NOISE: Final = (
     "Subclass types expect",
 )
 _REQUIRED: Final = re.compile(r"the following arguments are required: (.*)")
-_WITHOUT_VALUE: Final = re.compile(r"argument (--\S+): expected one argument")
+_WITHOUT_VALUE: Final = re.compile(r"argument (?:-c/)?(--\S+): expected one argument")
 _STRAY: Final = re.compile(r"unrecognized arguments: ([^-\s]\S*)")
 _NAMES_ELSEWHERE: Final = {  # options of ours and their names in other libraries and papers
     "lr": "learning_rate alpha",
