@@ -34,7 +34,7 @@ def bare(actions: np.ndarray) -> Callable[[], None]:
         nonlocal begun
         for row in actions:
             result = env.step({0: {"action": row}}, slice(None))
-            env.events.drain()
+            env.array_events.drain()
             (ended,) = np.nonzero(result.terminated | result.truncated)
             if len(ended):
                 env.reset(ended, begun + np.arange(len(ended)))

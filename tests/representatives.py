@@ -211,6 +211,15 @@ FAST: dict[str, tuple[str, ...] | int] = {
 
 # test -> slow cases that `make slow` runs, or n for each n-th case; `make long` runs the others
 SLOW: dict[str, tuple[str, ...] | int] = {
+    "test_benchmarks.py::test_a_benchmark_prints_its_figures": (
+        "array_cartpole.py",
+        "array_cutting_2d.py",
+        "array_step.py",
+        "impala.py --arrays 16",
+        "maze_pl_cartpole.py",
+        "maze_pl_cutting_2d.py",
+        "rollouts.py",
+    ),
     "bad_input/test_table.py::test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 4,
     "configs/test_shipped.py::test_experiments_parse": 3,
     "configs/test_shipped.py::test_group_files_parse_where_they_belong": 3,

@@ -29,7 +29,6 @@ SCRIPTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.long
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_benchmark_prints_its_figures(script: str, tmp_path: Path) -> None:
     file, *options = script.split()
