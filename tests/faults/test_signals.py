@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -109,7 +110,11 @@ def test_forked_environments_that_end_by_the_signal_end_the_run_with_its_status(
     for pid in run.processes():  # as job schedulers do
         os.kill(pid, TERM)
     assert run.end() == 128 + TERM
-    assert "Traceback" not in run.output and "Exception ignored" not in run.output
+    # gymnasium may report that its vector, once deleted, cannot reach processes that have ended already
+    ours = re.sub(
+        r"Exception ignored in: <function AsyncVectorEnv\.__del__.*?EOFError: *\n", "", run.output, flags=re.S
+    )
+    assert "Traceback" not in ours and "Exception ignored" not in ours
     assert run.output.count(f"stopped by {TERM.name} ") == 1
     assert (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
 
