@@ -20,7 +20,7 @@ def read_scalars(files: Sequence[Path]) -> dict[str, list[tuple[int, float]]]:
     """Read the numbers of a log, without points that a resumed run has replaced.
 
     Args:
-        files: Its event files, in the order in which they were written.
+        files: Its event files, in any order. Names do not tell the order of files of the same second.
 
     Returns:
         Tag -> pairs of step and value. A last record that is incomplete is left out.
@@ -29,7 +29,7 @@ def read_scalars(files: Sequence[Path]) -> dict[str, list[tuple[int, float]]]:
         ConfigurationError: A file is damaged.
     """
     points: dict[str, list[tuple[int, float]]] = {}
-    for file in files:
+    for file in sorted(files, key=_started_at):
         for event in _events(file):
             if event.HasField("session_log") and event.session_log.status == SessionLog.START:
                 for tag, known in points.items():
@@ -38,6 +38,12 @@ def read_scalars(files: Sequence[Path]) -> dict[str, list[tuple[int, float]]]:
                 if value.HasField("simple_value"):
                     points.setdefault(value.tag, []).append((event.step, value.simple_value))
     return points
+
+
+def _started_at(file: Path) -> float:
+    """The time of a file's first event, in seconds since 1970; 0 if it has none."""
+    first = next(_events(file), None)
+    return 0.0 if first is None else first.wall_time
 
 
 def _events(file: Path) -> Iterator[Event]:

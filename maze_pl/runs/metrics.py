@@ -123,7 +123,7 @@ def tensorboard_to_dataframe(path: str | Path) -> pandas.DataFrame:
 
     path = Path(path)
     folder = path / "tensorboard" if (path / "tensorboard").is_dir() else path
-    files = [folder] if folder.is_file() else sorted(folder.glob("events.out.tfevents.*"))
+    files = [folder] if folder.is_file() else list(folder.glob("events.out.tfevents.*"))
     if not files:
         raise ConfigurationError(f"there is no TensorBoard log in {path}")
     columns = {}

@@ -30,7 +30,7 @@ def write_log(folder: Path, steps: range, restart: int | None = None) -> Path:
                 writer.add_scalar("b/c", -step, step)
                 writer.add_text("text", "nothing to read here", step)
     (file,) = set(folder.glob("*")) - before
-    return file
+    return file.rename(folder / f"events.out.tfevents.{1_000_000_000 + len(before)}.host")  # one second later than the last
 
 
 def by_tensorboard(folder: Path) -> Points:
@@ -45,6 +45,13 @@ def test_points_are_those_of_tensorboard_also_after_restarts(tmp_path: Path) -> 
     assert points == by_tensorboard(tmp_path)
     assert [step for step, _ in points["a"]] == [0, 1, 2, 3, 4, 5]
     assert [value for _, value in points["b/c"]] == [-1, -3, -5]
+
+
+def test_files_of_the_same_second_are_read_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    for counter, steps in ((9, range(8)), (10, range(5, 7))):
+        file = write_log(tmp_path, steps, steps.start)
+        file.rename(tmp_path / f"events.out.tfevents.1000000000.host.{counter}")
+    assert maze_pl.tensorboard_to_dataframe(tmp_path).index.tolist() == [*range(7)]
 
 
 def test_an_incomplete_last_record_is_left_out(tmp_path: Path) -> None:
