@@ -3,7 +3,7 @@
 The machine's speed changes from minute to minute: only ratios of interleaved runs are meaningful. Each run is a
 separate process, with one thread unless stated otherwise. By default the main workloads are measured against
 stable-baselines3 and printed, which takes about 25 minutes; `--all` measures every workload against every library and
-writes docs/benchmarks.md, which takes about 55.
+writes docs/benchmarks.md, which takes about 55. Sections of that page that other commands measure, as on GPUs, stay.
 """
 
 from __future__ import annotations
@@ -94,6 +94,11 @@ WORKLOADS = (
         "W5: evolution strategies, CartPole-v1, 10 rollouts per update; compared to W1 of stable-baselines3",
         (
             Contender("maze_pl", "evolution.py"),
+            Contender(
+                "maze_pl, 1,024 rollouts per update in arrays",
+                "evolution.py",
+                ("--arrays", "--n_rollouts", "1024", "--updates", "20"),
+            ),
             Contender(REFERENCE, "stable_baselines3_cartpole.py", ("--algorithm", "ppo", "--env_steps", "100000")),
         ),
     ),
@@ -359,7 +364,11 @@ def deep_q(repetitions: int) -> str:
             rates = [f"{statistics.median(one):.1f}" for one in (ours, theirs)]
             rows.append([f"{algorithm.upper()}, {updates} update{'s' * (updates > 1)} a batch", *rates, f"{ratio:.2f}"])
     title = "## W9: DQN, CartPole-v1, 64 x 64, batches of 64; TD3, Pendulum-v1, 256 x 256, batches of 256; updates/s"
-    text = "Per second of processor time."
+    text = (
+        "Per second of processor time. With one update a batch, half of the time of DQN goes into the Trainer's "
+        f"loop and into a rollout of a single step, which {REFERENCE} does with less code; TD3's larger networks "
+        "hide it."
+    )
     return f"{title}\n\n{text}\n\n{table(['', 'maze_pl', REFERENCE, 'ratio'], rows)}"
 
 
@@ -377,21 +386,30 @@ def uneven_acts(repetitions: int) -> str:
         rows.append([name, *(f"{figures[column]:.2f}" for column in ("auto", "off", "ratio"))])
     header = ["", "traced", "eager", "ratio"]
     title = "## W16: PPO with two sub-steps, 8 environments x 100 steps, milliseconds of an update"
-    return f"{title}\n\nProcessor time; ratios of eager to traced updates.\n\n{table(header, rows)}"
+    text = (
+        "Processor time. The first environment ends most episodes between two sub-steps, so that numbers of acts "
+        "differ between minibatches; those of cutting-2D are even. Ratios are those of eager to traced updates."
+    )
+    return f"{title}\n\n{text}\n\n{table(header, rows)}"
 
 
 def arrays(repetitions: int) -> str:
-    """Section on environments in arrays.
+    """Sections on environments in arrays.
 
     Args:
         repetitions: Number of runs of each contender.
     """
     sequential = ("--form", "sequential", "--n_envs", "8", "--n_rollout_steps", "100", "--rollouts", "26")
+    large = ("--n_envs", "4096", "--n_rollout_steps", "32", "--units", "256", "--rollouts", "4")
     groups = {
         "W11: PPO, CartPole in arrays, 1,024 environments x 64 steps, 4 epochs of 8 minibatches": (
             Contender("maze_pl", "array_cartpole.py"),
             Contender("plain PyTorch loop", "array_cartpole.py", ("--contender", "plain")),
             Contender(f"{REFERENCE}, W1", "stable_baselines3_cartpole.py", ("--env_steps", "30000")),
+        ),
+        "W11 with large matrices: 4,096 environments x 32 steps, networks of 256 x 256": (
+            Contender("two threads", "array_cartpole.py", (*large, "--threads", "2")),
+            Contender("one thread", "array_cartpole.py", large),
         ),
         "W12: PPO, cutting-2D masked and structured, 256 environments x 64 steps, 4 epochs of 8 minibatches": (
             Contender("in arrays", "array_cutting_2d.py"),
@@ -399,6 +417,7 @@ def arrays(repetitions: int) -> str:
             Contender("one after the other, 8 x 100 (W7)", "array_cutting_2d.py", sequential),
         ),
     }
+    text = "The last column divides the figure of the first row by that of the row. All statistics of maze_pl are on."
     sections = []
     for title, contenders in groups.items():
         runs: dict[str, list[float]] = {contender.name: [] for contender in contenders}
@@ -412,11 +431,20 @@ def arrays(repetitions: int) -> str:
         for name, own in runs.items():
             ratio = statistics.median(one / other for one, other in zip(ours, own, strict=True))
             rows.append([name, f"{statistics.median(own):,.0f}", f"{ratio:.2f}"])
-        sections.append(f"## {title}\n\n{table(['', 'env steps/s', 'first row to this one'], rows)}")
+        sections.append(f"## {title}\n\n{text}\n\n{table(['', 'env steps/s', 'first row to this one'], rows)}")
+    return "\n\n".join([*sections, array_steps(repetitions)])
+
+
+def array_steps(repetitions: int) -> str:
+    """Section on single steps of environments in arrays."""
     steps = outputs("array_step.py", repetitions)
     rows = [[f"{int(n):,}", f"{statistics.median(run[n] for run in steps):.2f}"] for n in steps[0]]
     title = "## A step of CartPole in arrays, with checks and statistics, relative to the bare one, processor time"
-    return "\n\n".join([*sections, f"{title}\n\n{table(['environments', 'ratio'], rows)}"])
+    text = (
+        "Episodes end and start in both. The bare environment hashes the seeds of the episodes that start in a step, "
+        "while data modules hash those of many episodes at once."
+    )
+    return f"{title}\n\n{text}\n\n{table(['environments', 'ratio'], rows)}"
 
 
 def start(repetitions: int) -> str:
@@ -486,6 +514,13 @@ def whole_report(repetitions: int) -> str:
     return "\n\n".join(sections)
 
 
+def with_sections_of(text: str, page: str) -> str:
+    """A report, followed by the sections of a page that it does not have."""
+    known = {section.partition("\n")[0] for section in text.split("\n## ")[1:]}
+    others = [section for section in page.split("\n## ")[1:] if section.partition("\n")[0] not in known]
+    return "\n\n".join([text, *(f"## {section.strip()}" for section in others)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender (default: 3)")
@@ -495,6 +530,8 @@ def main() -> None:
         print(short_report(options.repetitions))
         return
     text = whole_report(options.repetitions)
+    if REPORT.exists():
+        text = with_sections_of(text, REPORT.read_text(encoding="utf-8"))
     REPORT.parent.mkdir(exist_ok=True)
     temporary = REPORT.with_suffix(".part")
     temporary.write_text(text + "\n", encoding="utf-8")
