@@ -135,7 +135,7 @@ class PlainLoop:
             self.actions[step] = actions
             self.log_probs[step] = log_probs.gather(1, actions[:, None])[:, 0]
             result = env.step({0: {"action": actions.numpy()}}, slice(None))
-            env.events.drain()
+            env.array_events.drain()
             observation = torch.from_numpy(result.observation[0]["observation"].copy())
             self.rewards[step] = torch.from_numpy(result.reward)
             terminated, truncated = result.terminated, result.truncated

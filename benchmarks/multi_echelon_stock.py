@@ -98,7 +98,7 @@ def simulated_costs(
         heads = env.action_spaces_dict[0].spaces
         action = {head: environment_actions(space, np.asarray(chosen[head])) for head, space in heads.items()}
         result = env.step({0: action}, slice(None))
-        env.events.drain()
+        env.array_events.drain()
     return np.asarray(env.kpis(np.arange(n_episodes))["cost_per_period"])
 
 

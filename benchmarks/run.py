@@ -3,7 +3,8 @@
 The machine's speed changes from minute to minute: only ratios of interleaved runs are meaningful. Each run is a
 separate process, with one thread unless stated otherwise. By default the main workloads are measured against
 stable-baselines3 and printed, which takes about 25 minutes; `--all` measures every workload against every library and
-writes docs/benchmarks.md, which takes about 55. Sections of that page that other commands measure, as on GPUs, stay.
+writes docs/benchmarks.md, which takes about 55; `--only` names parts of it. Sections of that page that are not measured
+stay, such as those on GPUs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -463,80 +466,85 @@ def progress(text: str) -> None:
 
 
 def header(repetitions: int, command: str) -> str:
-    """Title, method, date and versions."""
-    cores, python, today = os.cpu_count(), platform.python_version(), datetime.date.today()
+    """Title, method and versions."""
+    cores, python = os.cpu_count(), platform.python_version()
     names = [name for name in VERSIONS if importlib.util.find_spec(name.replace("-", "_"))]
     installed = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     return (
         "# Benchmarks\n\n"
         f"Measured by `{command}`. Medians of {repetitions} interleaved runs each, one thread each; ratios to "
         f"{REFERENCE} are medians over the repetitions. maze_pl runs through its public API with all statistics "
-        "enabled.\n\n"
-        f"{today}, {cores} virtual cores, Python {python}; {installed}."
+        "enabled. Sections have the dates of their last measurements.\n\n"
+        f"The last one was on {cores} virtual cores with Python {python}; {installed}."
     )
 
 
-def short_report(repetitions: int) -> str:
-    """The main workloads, compared to the reference."""
-    sections = [
-        header(repetitions, "make bench"),
-        training(repetitions, is_short=True),
-        environments(repetitions),
-        decisions(repetitions),
-        bundles(repetitions),
-        soft_actor_critic(repetitions, (1,)),
-        arrays(repetitions),
-        start(repetitions),
-    ]
-    return "\n\n".join(sections)
+SHORT_REPORT: dict[str, Callable[[int], str]] = {
+    "training": partial(training, is_short=True),
+    "environments": environments,
+    "decisions": decisions,
+    "bundles": bundles,
+    "soft_actor_critic": partial(soft_actor_critic, n_threads=(1,)),
+    "arrays": arrays,
+    "start": start,
+}
+WHOLE_REPORT: dict[str, Callable[[int], str]] = {
+    "training": partial(training, is_short=False),
+    "environments": environments,
+    "decisions": decisions,
+    "bundles": bundles,
+    "events": events,
+    "wrappers": wrappers,
+    "networks": networks,
+    "trajectories": trajectories,
+    "engines": engines,
+    "cloning": cloning,
+    "soft_actor_critic": partial(soft_actor_critic, n_threads=(1, 2)),
+    "deep_q": deep_q,
+    "start": start,
+    "uneven_acts": uneven_acts,
+    "arrays": arrays,
+}
 
 
-def whole_report(repetitions: int) -> str:
-    """Every workload, compared to every library."""
-    sections = [
-        header(repetitions, "make bench-all"),
-        training(repetitions, is_short=False),
-        environments(repetitions),
-        decisions(repetitions),
-        bundles(repetitions),
-        events(repetitions),
-        wrappers(repetitions),
-        networks(repetitions),
-        trajectories(repetitions),
-        engines(repetitions),
-        cloning(repetitions),
-        soft_actor_critic(repetitions, (1, 2)),
-        deep_q(repetitions),
-        start(repetitions),
-        uneven_acts(repetitions),
-        arrays(repetitions),
-    ]
-    return "\n\n".join(sections)
+def sections_of(text: str) -> dict[str, str]:
+    """Title -> section, for the sections of a text."""
+    parts = f"\n{text}".split("\n## ")[1:]
+    return {part.partition("\n")[0]: f"## {part.strip()}" for part in parts}
 
 
-def with_sections_of(text: str, page: str) -> str:
-    """A report, followed by the sections of a page that it does not have."""
-    known = {section.partition("\n")[0] for section in text.split("\n## ")[1:]}
-    others = [section for section in page.split("\n## ")[1:] if section.partition("\n")[0] not in known]
-    return "\n\n".join([text, *(f"## {section.strip()}" for section in others)])
+def dated(section: str) -> str:
+    """A section with the date of today below its title."""
+    title, _, rest = section.partition("\n\n")
+    version = importlib.metadata.version("maze-pl")
+    return f"{title}\n\nMeasured on {datetime.date.today()} with maze-pl {version}.\n\n{rest}"
+
+
+def write_report(new_header: str, sections: dict[str, str]) -> None:
+    """Write docs/benchmarks.md; sections that it has besides the given ones stay."""
+    known = sections_of(REPORT.read_text(encoding="utf-8")) if REPORT.exists() else {}
+    merged = {**known, **{title: dated(section) for title, section in sections.items()}}
+    REPORT.parent.mkdir(exist_ok=True)
+    temporary = REPORT.with_suffix(".part")
+    temporary.write_text("\n\n".join([new_header, *merged.values()]) + "\n", encoding="utf-8")
+    temporary.replace(REPORT)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each contender (default: 3)")
     parser.add_argument("--all", action="store_true", help="every workload and library; writes docs/benchmarks.md")
+    parser.add_argument("--only", nargs="+", choices=list(WHOLE_REPORT), help="parts to measure (default: all of them)")
     options = parser.parse_args()
-    if not options.all:
-        print(short_report(options.repetitions))
-        return
-    text = whole_report(options.repetitions)
-    if REPORT.exists():
-        text = with_sections_of(text, REPORT.read_text(encoding="utf-8"))
-    REPORT.parent.mkdir(exist_ok=True)
-    temporary = REPORT.with_suffix(".part")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    temporary.replace(REPORT)
-    print(text)
+    parts = WHOLE_REPORT if options.all else SHORT_REPORT
+    print(new_header := header(options.repetitions, "make bench-all" if options.all else "make bench"))
+    for name, part in parts.items():
+        if options.only and name not in options.only:
+            continue
+        text = part(options.repetitions)
+        print(f"\n{text}", flush=True)
+        if options.all:  # at once, so that a later failure loses nothing
+            write_report(new_header, sections_of(text))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
     run was moved or copied, if its path is spelled differently, or if it was killed between writing
     `best.ckpt` and `last.ckpt`. A run that continues from an earlier checkpoint has to beat it, too.
 
+    Of equal values, the first one counts. If several evaluations had the same value throughout, as in
+    zero-sum games between agents that share a policy, the end of training says so.
+
     Args:
         monitor: Value to compare after each evaluation: `eval/return`, `eval/kpi/<name>`, or any
             other logged value.
@@ -33,6 +36,8 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         when: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
         super().__init__(dirpath, "best", monitor, mode=mode, **when)
         self._evaluated = False
+        self._n_evaluations = 0
+        self._has_differed = False  # an evaluation from the best score until then
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder, without Lightning's warning about a non-empty one on resuming."""
@@ -69,8 +74,19 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
             if self.monitor not in trainer.callback_metrics:
                 keep_last(trainer)
                 raise unknown_value(self, str(self.monitor), trainer.callback_metrics)
+            known = self.best_model_score
             super().on_train_epoch_end(trainer, pl_module)
+            self._n_evaluations += 1
+            self._has_differed |= known is not None and bool(trainer.callback_metrics[str(self.monitor)] != known)
         self._evaluated = False
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Tell the user if evaluations did not distinguish policies."""
+        super().on_train_end(trainer, pl_module)
+        if self._n_evaluations > 2 and not self._has_differed:
+            value = f"{self.monitor} was {format_value(float(self.best_model_score))} in all {self._n_evaluations}"
+            remedy = "use last.ckpt, or monitor another value"
+            say(trainer, f"{value} evaluations: best.ckpt is the first of them; {remedy}")
 
     def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
         write_checkpoint(trainer, filepath)

@@ -165,6 +165,18 @@ def test_the_best_may_be_the_least(tmp_path: Path) -> None:
     assert epoch_of(tmp_path, "best") == 2
 
 
+@pytest.mark.parametrize(
+    ("returns", "is_told"), [([0.0, 0.0, 0.0], True), ([0.0, 0.0, -1.0], False), ([0.0, 0.0], False)]
+)
+def test_evaluations_that_do_not_distinguish_policies_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], returns: list[float], is_told: bool
+) -> None:
+    fit(tmp_path, returns, [EpochTable(), BestCheckpoint(), LastCheckpoint()])
+    said = "eval/return was 0.000 in all 3 evaluations: best.ckpt is the first of them" in capsys.readouterr().out
+    assert said is is_told
+    assert epoch_of(tmp_path, "best") == 1
+
+
 def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path) -> None:
     fit(tmp_path, [1.0] * 5, [LastCheckpoint(every_n_epochs=3)])
     assert epoch_of(tmp_path, "last") == 5
