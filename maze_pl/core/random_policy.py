@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array, PolicyBatch, PolicyStep
@@ -30,6 +31,7 @@ class RandomPolicy:
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Masks | None = None) -> None:
         self.action_spaces_dict = copy.deepcopy(dict(action_spaces_dict))  # spaces hold random generators
         self.masks = {key: dict(step_masks) for key, step_masks in (masks or {}).items()}
+        self._boxes: dict[tuple[StepKey, str], Any] = {}  # spaces of n actions, for the latest n
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Sample uniformly; `deterministic` and `temperature` have no effect."""
@@ -37,6 +39,9 @@ class RandomPolicy:
         n = len(batch.agent_id)
         action = {}
         for head, space in self.action_spaces_dict[batch.step_key].spaces.items():
+            if isinstance(space, spaces.Box):
+                action[head] = self._sample_box(batch.step_key, head, n, generator)
+                continue
             allowed = None
             if head in masks:
                 mask = batch.observation[masks[head]]
@@ -45,12 +50,18 @@ class RandomPolicy:
             action[head] = _sample(space, n, allowed, generator)
         return PolicyStep(action)
 
+    def _sample_box(self, step_key: StepKey, head: str, n: int, generator: torch.Generator | None) -> Array:
+        """[n, *space.shape] samples of a head, all by one call of Gymnasium."""
+        box = self._boxes.get((step_key, head))
+        if box is None or len(box.low) != n:
+            box = batch_space(self.action_spaces_dict[step_key][head], n)
+            self._boxes[step_key, head] = box
+        box.seed(int(torch.randint(2**31, (), generator=generator)))
+        return np.asarray(box.sample())
+
 
 def _sample(space: spaces.Space[Any], n: int, mask: Array | None, generator: torch.Generator | None) -> Array:
-    """[n, *space.shape] uniform samples."""
-    if isinstance(space, spaces.Box):
-        space.seed(int(torch.randint(2**31, (), generator=generator)))
-        return np.stack([space.sample() for _ in range(n)])
+    """[n, *space.shape] uniform samples of a space of whole numbers."""
     score = torch.rand((n, spaces.flatdim(space)), generator=generator).numpy()
     if mask is not None:
         score[~mask] = -1.0

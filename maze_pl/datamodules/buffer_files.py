@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.records.framing import written_size
 from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
 
-BUFFER_FORMAT: Final = 1
+BUFFER_FORMAT: Final = 2
 """Increases when an older version could not read a buffer, or misread it."""
 _BUFFER_NAME: Final = re.compile(r"replay-[0-9a-f]{64}\.pt")
 
@@ -39,6 +40,7 @@ def write_buffer(folder: Path, rank: int, buffer: ReplayBuffer, described: Mappi
     if (provenance := shared_provenance()) is not None:
         state[PROVENANCE_KEY] = provenance
     part = folder / f".replay-{rank}.{os.getpid()}{PART_SUFFIX}"
+    handled = sys.exception()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with part.open("wb") as file:  # torch.save to a path does not tell why it fails
@@ -47,7 +49,7 @@ def write_buffer(folder: Path, rank: int, buffer: ReplayBuffer, described: Mappi
         put_in_place(part, folder / name)
     except (OSError, RuntimeError) as error:
         part.unlink(missing_ok=True)
-        cause = _system_error(error)
+        cause = _system_error(error, handled)
         fault = f"the replay buffer cannot be written to {folder}"
         if cause is None:
             raise OSError(f"{fault}: {error}") from error
@@ -55,9 +57,14 @@ def write_buffer(folder: Path, rank: int, buffer: ReplayBuffer, described: Mappi
     return name
 
 
-def _system_error(error: BaseException | None) -> OSError | None:
-    """Return the error of the system that an error followed; torch raises another one when it ends the file."""
-    while error is not None:
+def _system_error(error: BaseException | None, handled: BaseException | None) -> OSError | None:
+    """Return the error of the system that an error followed; torch raises another one when it ends the file.
+
+    Args:
+        error: The error.
+        handled: Error that was being handled when the file was opened; the search ends before it.
+    """
+    while error is not None and error is not handled:
         if isinstance(error, OSError) and error.errno is not None:
             return error
         error = error.__context__
@@ -96,8 +103,9 @@ def read_buffer(path: Path, buffer: ReplayBuffer, described: Mapping[str, Any]) 
     """
     state = torch.load(path, weights_only=True, mmap=True)
     found = state.get("format", 1)
-    if found != BUFFER_FORMAT:
-        raise ValueError(f"the replay buffer {path} has format {found}, this version reads format {BUFFER_FORMAT}")
+    if found > BUFFER_FORMAT:
+        readable = f"this version reads formats up to {BUFFER_FORMAT}"
+        raise ValueError(f"the replay buffer {path} has format {found}, {readable}")
     then = state["described"]
     other = []
     for name, value in described.items():

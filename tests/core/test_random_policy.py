@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -69,6 +71,54 @@ def test_the_same_generator_state_gives_the_same_actions() -> None:
     other = policy.act(batch(9), generator=torch.Generator().manual_seed(4)).action
     for head in one:
         np.testing.assert_array_equal(one[head], other[head])
+
+
+BOXES = {
+    "bounded": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32)),
+    "unbounded": spaces.Box(-np.inf, np.inf, (2, 3)),
+    "from_below": spaces.Box(np.array([-2.0, 1.0]), np.inf, dtype=np.float64),
+    "from_above": spaces.Box(-np.inf, np.array([-2.0, 1.0]), dtype=np.float64),
+    "small_integers": spaces.Box(-3, 2, (2,), np.int8),
+    "integers": spaces.Box(-3, 2**40, (2,), np.int64),
+    "scalar": spaces.Box(-1.0, 1.0, ()),
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_boxes_with_bounds_of_one_kind_have_the_numbers_of_samples_one_by_one(name: str) -> None:
+    box, n = BOXES[name], 50
+    policy = RandomPolicy({0: spaces.Dict({"box": box})})
+    for seed, n_actions in ((3, n), (4, n), (5, 7)):
+        found = policy.act(batch(n_actions), generator=torch.Generator().manual_seed(seed)).action["box"]
+        one = RandomPolicy({0: spaces.Dict({"box": box})}).action_spaces_dict[0]["box"]
+        one.seed(int(torch.randint(2**31, (), generator=torch.Generator().manual_seed(seed))))
+        expected = np.stack([one.sample() for _ in range(n_actions)])
+        assert found.dtype == expected.dtype == box.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_coordinates_of_different_kinds_have_the_distributions_of_gymnasium() -> None:
+    low = np.array([-2.0, 0.5, -np.inf, -np.inf])
+    box = spaces.Box(low, np.array([1.0, np.inf, -3.0, np.inf]), dtype=np.float64)
+    found = RandomPolicy({0: spaces.Dict({"box": box})}).act(batch(4000), generator=torch.Generator()).action["box"]
+    box.seed(0)
+    expected = np.stack([box.sample() for _ in range(4000)])
+    shares = np.linspace(0.05, 0.95, 10)
+    np.testing.assert_allclose(np.quantile(found, shares, 0), np.quantile(expected, shares, 0), atol=0.15)
+    correlations = np.corrcoef(found.T)
+    assert np.abs(correlations - np.eye(4)).max() < 0.06
+
+
+def test_boxes_are_sampled_by_one_call_for_all_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample, shapes = spaces.Box.sample, []
+
+    def noted(box: spaces.Box, *arguments: Any) -> Any:
+        shapes.append(box.shape)
+        return sample(box, *arguments)
+
+    monkeypatch.setattr(spaces.Box, "sample", noted)
+    RandomPolicy({0: spaces.Dict({"box": BOXES["bounded"]})}).act(batch(1024))
+    assert shapes == [(1024, 2)]
 
 
 def test_configurations_of_earlier_versions_find_it() -> None:

@@ -185,8 +185,8 @@ def crafted(saved: Path, folder: Path, change: Callable[[dict[str, Any]], None])
 
 
 def test_a_buffer_of_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
-    path = crafted(saved, tmp_path, lambda content: content.update(format=2))
-    with pytest.raises(ValueError, match=r"replay-.* has format 2, this version reads format 1"):
+    path = crafted(saved, tmp_path, lambda content: content.update(format=3))
+    with pytest.raises(ValueError, match=r"replay-.* has format 3, this version reads formats up to 2"):
         fit(make_data(), 2, ckpt_path=path)
 
 
@@ -276,6 +276,25 @@ def test_a_buffer_that_a_killed_run_has_left_is_removed_even_if_nothing_remains_
         )
         trainer.fit(Learner(), make_data(save_buffer=save_buffer), ckpt_path=path, weights_only=True)
         assert left.exists() == (not save_buffer)
+    assert buffers(tmp_path) == [named]
+
+
+@pytest.mark.filterwarnings("ignore:You are using fast_dev_run")
+def test_a_run_that_writes_no_files_removes_no_buffer(tmp_path: Path) -> None:
+    fit(make_data(save_buffer=True), save=tmp_path / "last.ckpt")
+    (named,) = buffers(tmp_path)
+    moved = tmp_path / "moved" / "last.ckpt"
+    moved.parent.mkdir()
+    (tmp_path / "last.ckpt").rename(moved)
+    trainer = pl.Trainer(
+        fast_dev_run=True,
+        callbacks=[Folder(tmp_path)],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        devices=1,
+    )
+    trainer.fit(Learner(), make_data(save_buffer=True), ckpt_path=moved, weights_only=True)
     assert buffers(tmp_path) == [named]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from maze_pl.collect.replay.latest_transitions import LatestTransitions
 from maze_pl.collect.replay.placement import bytes_of_values
 from maze_pl.collect.replay.sum_tree import SumTree
 from maze_pl.collect.state_tensors import tensor_views
@@ -80,7 +81,7 @@ class ReplayStorage:
             raise OSError(error.errno, f"{error.strerror}; {remedy}", place) from error
         # place of the transition that continues the stream, -1 if unknown; empty if not needed
         self._follower = np.full(capacity if max(n_step, run_length) > 1 else 0, -1)
-        self._last: dict[int, int] = {}  # stream -> number of its latest transition
+        self._latest = LatestTransitions()
         self.capacity = capacity
         self._device = device
         self._n_step = n_step
@@ -113,13 +114,12 @@ class ReplayStorage:
 
     def _link(self, streams: Array, is_first: Array) -> None:
         """Link new transitions to their predecessors, which are always overwritten first."""
-        new = zip(streams.tolist(), is_first, strict=True)
-        for number, (stream, begins) in enumerate(new, self._written):
-            self._follower[number % self.capacity] = -1
-            previous = self._last.get(stream, -1)
-            if not begins and previous >= 0 and previous > number - self.capacity:
-                self._follower[previous % self.capacity] = number % self.capacity
-            self._last[stream] = number
+        numbers = self._written + np.arange(len(streams))
+        self._follower[numbers % self.capacity] = -1
+        previous = self._latest.put(streams, numbers)
+        oldest = self._written + len(streams) - self.capacity
+        continues = ~is_first & (previous >= max(oldest, 0)) & (numbers - previous < self.capacity)
+        self._follower[previous[continues] % self.capacity] = numbers[continues] % self.capacity
 
     def sample(self, n_updates: int, batch_size: int, generator: Generator) -> tuple[TransitionBatch, Array]:
         """Draw minibatches, with replacement.
@@ -250,7 +250,7 @@ class ReplayStorage:
                 lambda ring: ring[:n].cpu() if isinstance(ring, Tensor) else torch.from_numpy(ring[:n]),
                 self._saved_columns(),
             ),
-            "last": self._last,
+            "last": self._latest.state_dict(),
             "capacity": self.capacity,
             "written": self._written,
             "highest": self._highest,
@@ -265,7 +265,7 @@ class ReplayStorage:
         """
         self.check_state(state)
         self._written = state["written"]
-        self._last = dict(state["last"])
+        self._latest = LatestTransitions(state["last"])
         self._highest = state["highest"]
         saved = mapped(Tensor.numpy, state["columns"])
         rows = slice(len(self))
@@ -303,7 +303,11 @@ class ReplayStorage:
             raise ValueError(f"its highest priority is {highest}")
         if alpha is not None and (type(alpha) is not float or not 0 <= alpha < np.inf):
             raise ValueError(f"the exponent of its priorities is {alpha}")
-        is_known = isinstance(last, dict) and all(number in range(written) for number in last.values())
+        is_known = (
+            isinstance(last, dict)
+            and all(type(stream) is int for stream in last)
+            and all(number in range(written) for number in last.values())
+        )
         if not is_known:
             raise ValueError(f"it names latest transitions that are not among its {written}")
 

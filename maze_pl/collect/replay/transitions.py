@@ -9,41 +9,21 @@ episode is lost with its worker.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from maze_pl.collect.replay.act_pool import ActPool, Array
+from maze_pl.collect.replay.outcomes import Outcomes, PoolOutcomes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spaces import mapped
 from maze_pl.records.columns import Columns, taken
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _FIELDS_OF_AN_ACT = ("observation", "action", "agent_id", "is_first")
-
-
-class _Actor(NamedTuple):
-    """The actor of an open act.
-
-    Attributes:
-        step_key: Its sub-step.
-        agent_id: Its id.
-        done_in_row: Row in which it was done, until the environment step ends; -1 if it is not
-            done. Another actor may have its id from then on.
-    """
-
-    step_key: StepKey
-    agent_id: int
-    done_in_row: int = -1
-
-
-class _Successor(NamedTuple):
-    """The observation after a row, and the actor that gets it."""
-
-    actor: _Actor
-    observation: Columns
+_FIELDS_OF_OPEN_ACTS = (*_FIELDS_OF_AN_ACT, "env", "slot", "reward", "discount")
 
 
 class Transitions:
@@ -56,9 +36,10 @@ class Transitions:
     """
 
     def __init__(self, n_envs: int, gamma: float, n_slots: Mapping[StepKey, int]) -> None:
+        self._n_envs = n_envs
         self._gamma = gamma
         self._n_slots = n_slots
-        self._open: list[dict[_Actor, Columns]] = [{} for _ in range(n_envs)]
+        self._open: dict[StepKey, Columns] = {}  # as from `ActPool.open_acts`
 
     def of(self, rollout: Rollout) -> dict[StepKey, Columns]:
         """Return the transitions that a rollout completes.
@@ -103,132 +84,81 @@ class Transitions:
         return {key: mapped(_flattened, columns)}
 
     def _of_acts(self, rollout: Rollout) -> dict[StepKey, Columns]:
-        """Convert a rollout act by act."""
-        rows = mapped(Tensor.numpy, rollout.rows)
+        """Convert a rollout of several actors, or of environments that do not all act in each row."""
+        n_slots = {key: rollout.n_slots(key) for key in rollout.segments}
         segments = mapped(Tensor.numpy, rollout.segments)
-        acts = _acts_by_row(rollout, segments)
-        successors = _successors(rollout)
-        completed: defaultdict[StepKey, list[Columns]] = defaultdict(list)
+        finals = mapped(Tensor.numpy, rollout.finals)
         if rollout.starting is not None:
-            for env in np.flatnonzero(rollout.starting.numpy()).tolist():
-                self._open[env].clear()  # open acts belong to an episode that was lost
-        for t, env in np.argwhere(rows.filled).tolist():
-            open_acts = self._open[env]
-            for _, key, column in sorted(acts[t, env]):
-                slot = column % rollout.n_slots(key)
-                stream = self._stream(key, env, slot)
-                _begin(open_acts, key, segments[key], (t, column), stream, completed)
-            env_steps = rows.env_steps[t, env]
-            for act in open_acts.values():
-                act["discount"] *= float(self._gamma**env_steps)
-            terminated = rows.terminated[t, env]
-            truncated = rows.truncated[t, env]
-            if env_steps or terminated or truncated:
-                for actor in list(open_acts):
-                    if actor.done_in_row >= 0:  # has its place among the completed ones already
-                        _end(open_acts.pop(actor))
-                    elif terminated:
-                        completed[actor.step_key].append(_end(open_acts.pop(actor)))
-            successor = successors.get((t, env))
-            if successor is not None and successor.actor in open_acts:
-                act = open_acts.pop(successor.actor)
-                completed[successor.actor.step_key].append(act | {"next_observation": successor.observation})
-            if truncated:
-                open_acts.clear()
-        return {key: mapped(_stacked, *found) for key, found in completed.items()}
+            self._forget(rollout.starting.numpy())
+        pools = {}
+        for key, n_of_key in n_slots.items():
+            pools[key] = ActPool(self._open.get(key), segments[key], finals[key], n_of_key)
+        rows = mapped(Tensor.numpy, rollout.rows)
+        outcomes = Outcomes(list(pools.values()), list(n_slots.values()), rows, self._gamma)
+        completed = {}
+        for (key, pool), of_pool in zip(pools.items(), outcomes.of_pools(), strict=True):
+            self._open.pop(key, None)
+            if of_pool.open.size:
+                self._open[key] = pool.open_acts(of_pool.open, of_pool.entries)
+            if of_pool.completed.size:
+                completed[key] = self._completed(key, pool, of_pool)
+        return completed
 
-    def _stream(self, key: StepKey, env: int, slot: int) -> int:
-        """Number of a slot of an environment, which stays the same when slots are added."""
+    def _completed(self, key: StepKey, pool: ActPool, outcomes: PoolOutcomes) -> Columns:
+        """Return the acts of a step key whose successor is known."""
+        numbers = outcomes.completed
+        entries = outcomes.entries
+        return {
+            "observation": pool.observations(numbers),
+            "action": pool.actions(numbers),
+            "agent_id": entries.agent_id[numbers],
+            "reward": entries.reward[numbers],
+            "discount": entries.discount[numbers],
+            "next_observation": pool.observations(outcomes.following),
+            "stream": self._streams(key, entries.env[numbers], entries.slot[numbers]),
+            "is_first": entries.is_first[numbers],
+        }
+
+    def _streams(self, key: StepKey, env: Array, slot: Array) -> Array:
+        """Return the numbers of slots [n] of environments [n], which stay the same when slots are added."""
         n_slots = self._n_slots[key]
-        if slot < n_slots:
-            return env * n_slots + slot
-        n_envs = len(self._open)
-        return slot * n_envs + env
+        return np.where(slot < n_slots, env * n_slots + slot, slot * self._n_envs + env)
 
-    def state_dict(self) -> list[Any]:
-        """Return the open acts: tensors and primitives only."""
-        return [_state_of(open_acts) for open_acts in self._open]
+    def _forget(self, starting: Array) -> None:
+        """Drop open acts that belong to episodes that were lost."""
+        if starting.any():
+            for key, opened in self._open.items():
+                self._open[key] = taken(opened, ~starting[opened["env"]])
 
-    def load_state_dict(self, state: list[Any]) -> None:
-        """Continue from the result of `state_dict`."""
-        self._open = [_open_acts_of(entries) for entries in state]
+    def state_dict(self) -> dict[StepKey, Any]:
+        """Return the open acts of each step key: tensors only."""
+        return dict(to_tensors(self._open))
 
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from the result of `state_dict`, or from the lists of acts that earlier versions saved.
 
-def _acts_by_row(
-    rollout: Rollout, segments: Mapping[StepKey, Any]
-) -> defaultdict[tuple[int, int], list[tuple[int, StepKey, int]]]:
-    """List, by row and environment, the position, step key and column of each act."""
-    acts: defaultdict[tuple[int, int], list[tuple[int, StepKey, int]]] = defaultdict(list)
-    for key, segment in segments.items():
-        n_slots = rollout.n_slots(key)
-        for t, column in np.argwhere(segment.active).tolist():
-            position = int(segment.position[t, column])
-            acts[t, column // n_slots].append((position, key, column))
-    return acts
+        Raises:
+            KeyError: A part is missing.
+        """
+        if isinstance(state, list):
+            self._open = self._of_lists(state)
+            return
+        self._open = {}
+        for key, tensors in state.items():
+            columns = from_tensors(tensors)
+            self._open[key] = {name: columns[name] for name in _FIELDS_OF_OPEN_ACTS}
 
-
-def _successors(rollout: Rollout) -> dict[tuple[int, int], _Successor]:
-    """Return, by row and environment, the final observation after the row."""
-    successors = {}
-    for key, tensors in rollout.finals.items():
-        final = mapped(Tensor.numpy, tensors)
-        places = zip(final.row.tolist(), final.env.tolist(), strict=True)
-        for n, (t, env) in enumerate(places):
-            actor = _Actor(key, int(final.agent_id[n]))
-            successors[t, env] = _Successor(actor, taken(final.observation, n))
-    return successors
-
-
-def _begin(
-    open_acts: dict[_Actor, Columns],
-    key: StepKey,
-    segment: Any,
-    index: tuple[int, int],
-    stream: int,
-    completed: defaultdict[StepKey, list[Columns]],
-) -> None:
-    """Open an act; complete its actor's previous act, and add its reward to the other open acts.
-
-    Args:
-        open_acts: Open acts of the environment.
-        key: Step key of the act.
-        segment: Its segment, as arrays.
-        index: Its row and column in the segment.
-        stream: Number of its stream.
-        completed: By step key, gets the previous act of the actor, and the act itself if the actor is
-            done; its outcome changes until the environment step ends.
-    """
-    act = _act(segment, index)
-    act["stream"] = stream
-    actor = _Actor(key, int(act["agent_id"]))
-    previous = open_acts.pop(actor, None)
-    if previous is not None and not act["is_first"]:
-        completed[key].append(previous | {"next_observation": act["observation"]})
-    # the act goes last; rewards until the end of the environment step count for a done actor too
-    if segment.actor_done[index]:
-        completed[key].append(act)  # ahead of the acts of the next actor in its slot
-        actor = actor._replace(done_in_row=index[0])
-    open_acts[actor] = act
-    if segment.actor_reward is None:
-        for waiting in open_acts.values():
-            waiting["reward"] += waiting["discount"] * float(segment.reward[index])
-
-
-def _act(segment: Any, index: tuple[int, int]) -> Columns:
-    """Copy an act as a transition without an outcome after it."""
-    act: Columns = {
-        name: mapped(lambda array: np.array(array[index]), getattr(segment, name)) for name in _FIELDS_OF_AN_ACT
-    }
-    act["reward"] = 0.0 if segment.actor_reward is None else float(segment.actor_reward[index])
-    act["discount"] = 1.0
-    return act
-
-
-def _end(act: Columns) -> Columns:
-    """Complete an act after which nothing follows, in place."""
-    act["next_observation"] = act["observation"]
-    act["discount"] = 0.0
-    return act
+    def _of_lists(self, state: list[Any]) -> dict[StepKey, Columns]:
+        """Convert the state of an earlier version, which has a list of open acts for each environment."""
+        found: defaultdict[StepKey, list[Columns]] = defaultdict(list)
+        for env, acts in enumerate(state):
+            for key, _, tensors in acts:
+                act = from_tensors(tensors)
+                stream = act.pop("stream")
+                n_slots = self._n_slots[key]
+                slot = stream % n_slots if stream < n_slots * self._n_envs else stream // self._n_envs
+                found[key].append({**act, "env": env, "slot": slot})
+        return {key: mapped(_stacked, *acts) for key, acts in found.items()}
 
 
 def _flattened(array: Array) -> Array:
@@ -239,17 +169,3 @@ def _flattened(array: Array) -> Array:
 def _stacked(*arrays: Array) -> Array:
     """[...] each -> [n, ...]."""
     return np.stack(arrays)
-
-
-def _state_of(open_acts: Mapping[_Actor, Columns]) -> list[Any]:
-    """Describe open acts between two rollouts, when no actor is done, by lists and tensors."""
-    return [[actor.step_key, actor.agent_id, to_tensors(act)] for actor, act in open_acts.items()]
-
-
-def _open_acts_of(entries: list[Any]) -> dict[_Actor, Columns]:
-    """Restore open acts from the result of `_state_of`."""
-    open_acts = {}
-    for step_key, _, tensors in entries:
-        act = from_tensors(tensors)
-        open_acts[_Actor(step_key, int(act["agent_id"]))] = act
-    return open_acts

@@ -409,6 +409,7 @@ def expanded(state: dict[str, Any]) -> None:
         (lambda state: state.update(last={0: 10}), "latest transitions that are not among its 10"),
         (lambda state: state.update(last={0: -1}), "latest transitions"),
         (lambda state: state.update(last=[1]), "latest transitions"),
+        (lambda state: state.update(last={"a": 1}), "latest transitions"),
         (lambda state: state.pop("written"), "it holds None transitions"),
         (lambda state: state["columns"].pop("reward"), "its columns are not .*'reward'"),
         (lambda state: state["columns"].update(reward=torch.zeros(9)), r"column \(9,\).*expected \(10,\)"),
