@@ -5,6 +5,7 @@ together (`vector`, `arrays`, `tensors`), the doctor (`checker`) and each proble
 separate folders. Nothing here knows of networks or training.
 """
 
+from maze_pl.core.actor_id import ActorID as ActorID
 from maze_pl.core.state_rules import SavesEpisode as SavesEpisode
 
 from .array_forms import make_wrapped_arrays as make_wrapped_arrays

@@ -132,7 +132,7 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
 
         For a simulation that is driven from outside, such as by the actions of an `AgentDeployment`: as in
         `step`, time is kept, and events are collected per environment step, so that rewards from events are
-        right. The simulation's own `step` does neither.
+        right. The simulation's own `step` does neither. Wrappers take no part, and refuse it.
 
         Args:
             maze_action: Action of the simulation.

@@ -91,8 +91,9 @@ class PettingZooCoreEnv(CoreEnv):
     `agent` whose turn it is, its `observation`, and `has_ended`: an agent whose episode another
     agent's act has ended takes a last turn, in which its action has no effect. This act receives
     the rewards since the agent's previous act, and `is_actor_done` marks it as the last. PettingZoo
-    has the same last turns. They are left out where nothing depends on them: the episode is over,
-    and the agent has acted in this round.
+    has the same last turns. They are left out where nothing depends on them: the episode has
+    terminated, and the agent has acted in this round. Where the episode is truncated, last turns after
+    the last round take no time, and the final state is that of an agent that was truncated.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
     the rewards of the individual agents.
@@ -120,6 +121,8 @@ class PettingZooCoreEnv(CoreEnv):
         self._finished: set[str] = set()  # agents whose end was reported with their latest act
         self._is_done = False
         self._is_truncated = False
+        self._future: tuple[str, dict[str, Any]] | None = None  # agent and state where it is truncated
+        self._has_effect = False  # whether an act of this round had any
         self._owed: dict[str, float] = {}  # rewards of each agent that are not credited yet
         self._actor_rewards: list[float] = []  # of the acts of the last round
         self._maze_state: dict[str, Any] = {}
@@ -134,7 +137,8 @@ class PettingZooCoreEnv(CoreEnv):
         self.env.reset(seed=seed, options=self.reset_options)
         self._round = []
         self._finished = set()
-        self._is_done = self._is_truncated = False
+        self._is_done = self._is_truncated = self._has_effect = False
+        self._future = None
         self._owed = dict.fromkeys(self.env.possible_agents, 0.0)
         self._actor_rewards = []
         if self._next_agent() is None:
@@ -150,24 +154,23 @@ class PettingZooCoreEnv(CoreEnv):
         env.step(None if has_ended else maze_action)
         reward = self._take_rewards()
         self._round.append(agent)
+        self._has_effect = self._has_effect or not has_ended
         self._is_done = has_ended or bool(env.terminations.get(agent, False))
         if self._is_done:
             self._finished.add(agent)
         else:
             self._finished.discard(agent)  # it may have come back after an end
         info = dict(env.infos.get(agent, {}))
-        cut = [name for name, is_cut in env.truncations.items() if is_cut and not env.terminations.get(name)]
-        if cut and self._is_over():
-            self._is_truncated = True  # to keep: PettingZoo forgets the flags of agents that are passed over
         selected = env.agent_selection if env.agents else agent
-        if self._is_truncated and selected not in cut:
-            selected = next((name for name in env.agents if name in cut), selected)  # this one has a future
+        self._note_truncation()
         self._agent = selected
         self._maze_state = self._state_of(selected)  # before agents are passed over: later, they have no observation
         following = self._next_agent()
         if following is not None and following != selected:
             self._agent = following
             self._maze_state = self._state_of(following)
+        if following is None and self._future is not None:
+            self._agent, self._maze_state = self._future
         if following is None or following in self._round:
             self._end_round()
         is_over = following is None
@@ -223,6 +226,15 @@ class PettingZooCoreEnv(CoreEnv):
         """Return the policy of an agent."""
         return self._roles.step_keys[agent]
 
+    def _note_truncation(self) -> None:
+        """Keep that the episode is truncated, which PettingZoo forgets, and a state that has a future."""
+        env = self.env
+        cut = [name for name in env.agents if env.truncations[name] and not env.terminations[name]]
+        if cut and self._is_over() and not self._is_truncated:
+            self._is_truncated = True
+            agent = env.agent_selection if env.agent_selection in cut else cut[0]
+            self._future = agent, self._state_of(agent)
+
     def _next_agent(self) -> str | None:
         """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""
         env = self.env
@@ -237,8 +249,8 @@ class PettingZooCoreEnv(CoreEnv):
         return None
 
     def _is_settled(self, agent: str) -> bool:
-        """True if an ended agent needs no last turn, as it has acted in the round that ends the episode."""
-        return agent in self._round and self._is_over()
+        """True if an ended agent needs no last turn: it has acted in the terminating round."""
+        return agent in self._round and self._is_over() and not self._is_truncated
 
     def _is_over(self) -> bool:
         """True if the episode has ended for all agents."""
@@ -256,11 +268,16 @@ class PettingZooCoreEnv(CoreEnv):
         return total
 
     def _end_round(self) -> None:
-        """Credit the acts of the round with the rewards of their agents, and advance the time."""
+        """Credit the acts of the round with the rewards of their agents, and advance the time.
+
+        Last turns in a truncated episode take none, so that its last round is followed by what is cut off.
+        """
         self._actor_rewards = [self._owed[agent] for agent in self._round]
         self._owed.update(dict.fromkeys(self._round, 0.0))
         self._round = []
-        self.context.increment_env_step()
+        if self._has_effect or not self._is_truncated:
+            self.context.increment_env_step()
+        self._has_effect = False
 
     def _state_of(self, agent: str) -> dict[str, Any]:
         """Return the state with an agent to act."""

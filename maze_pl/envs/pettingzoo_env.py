@@ -19,7 +19,9 @@ from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.pettingzoo_action_conversion import PettingZooActionConversion
 from maze_pl.envs.pettingzoo_core_env import PettingZooCoreEnv, Roles
 from maze_pl.envs.pettingzoo_observation_conversion import MASK, PettingZooObservationConversion
-from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult
+from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepParts, StepResult
+
+_FIRST_LOOKS = 20
 
 
 class PettingZooMazeEnv(MazeEnv):
@@ -64,7 +66,7 @@ class PettingZooMazeEnv(MazeEnv):
             action_conversions[key] = PettingZooActionConversion(action_space, has_mask)
         core_env = PettingZooCoreEnv(env, roles, team_reward)
         super().__init__(core_env, action_conversions, observation_conversions)
-        self._warns_of_masks = True
+        self._looks_for_masks = _FIRST_LOOKS  # that are left, after `reset` and after steps
         self.metadata = env.metadata
         self.render_mode = getattr(env.unwrapped, "render_mode", None)
 
@@ -72,17 +74,37 @@ class PettingZooMazeEnv(MazeEnv):
         """Start an episode; the options go to the PettingZoo environment."""
         self.core_env.reset_options = options
         result = super().reset(seed=seed)
-        if self._warns_of_masks and isinstance(self.core_env, PettingZooCoreEnv):  # not in a deployment
-            self._warn_of_masks()
+        if self._looks_for_masks:
+            self._look_for_masks()
         return result
 
-    def _warn_of_masks(self) -> None:
+    def step(self, action: Action) -> StepResult:
+        """Let the agent whose turn it is act."""
+        result = super().step(action)
+        if self._looks_for_masks:
+            self._look_for_masks()
+        return result
+
+    def step_in_parts(self, action: Action) -> StepParts:
+        """Perform `step` as a generator, in deployments, whose simulations have no infos to look at."""
+        return super().step_in_parts(action)
+
+    def _look_for_masks(self) -> None:
         """Warn once of masks that are not read, as they are in infos instead of observations."""
-        self._warns_of_masks = False
-        for agent, info in self.core_env.env.infos.items():
+        self._looks_for_masks -= 1
+        if not isinstance(self.core_env, PettingZooCoreEnv):  # in a deployment
+            return
+        env = self.core_env.env
+        for agent, info in env.infos.items():
             if MASK in info and not self.action_masks_dict[self.core_env.step_key_of(agent)]:
+                self._looks_for_masks = 0
                 fault = f"{name_of(self)} has the {MASK} of {agent!r} in infos, where it is not read"
-                warnings.warn(f"{fault}; add it to the observations of this agent", stacklevel=3)
+                space = env.action_space(agent)
+                remedy = "add it to the observations of this agent"
+                if not isinstance(space, spaces.Discrete):
+                    remedy = "masks are for Discrete actions only, "
+                    remedy += f"and those of this agent are {space}"
+                warnings.warn(f"{fault}; {remedy}", stacklevel=3)
                 return
 
     def render(self) -> Any:

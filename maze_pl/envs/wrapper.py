@@ -389,7 +389,7 @@ class RewardWrapper(Wrapper):
     def get_actor_rewards(self) -> Array | None:
         """Return the changed rewards of the finished step's acts; None for a team reward."""
         rewards = finite_rewards(self.env.get_actor_rewards(), self.env)
-        return None if rewards is None else np.array([self.reward(float(reward)) for reward in rewards])
+        return None if rewards is None else np.array([self._checked_reward(float(value)) for value in rewards])
 
 
 def wrappers_of(env: StructuredEnv) -> Iterator[Wrapper]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from gymnasium import spaces
 
@@ -37,6 +37,19 @@ def forward_attributes(kind: type[Wrapper]) -> None:
         setattr(kind, name, passed_on(name))
     for name in ("observation_space", "action_space"):
         setattr(kind, name, _space_of_next_actor(name))
+    kind.step_simulation = _refuse_to_step_simulation  # type: ignore[attr-defined]
+
+
+def _refuse_to_step_simulation(wrapper: Wrapper, maze_action: Any) -> NoReturn:
+    """Refuse `MazeEnv.step_simulation`, which wrappers take no part in.
+
+    Raises:
+        TypeError: Always.
+    """
+    name = type(wrapper).__name__
+    fault = f"step_simulation steps a MazeEnv without its wrappers, but {name} is one"
+    remedy = "call env.step(action), or env.unwrapped.step_simulation(maze_action) without them"
+    raise TypeError(f"{fault}; {remedy}")
 
 
 def _space_of_next_actor(name: str) -> property:

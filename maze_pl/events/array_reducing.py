@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -71,19 +71,20 @@ class GroupedEvents:
         """Episode statistics, where the zeros of all episodes have the same shape."""
         result: dict[str | None, StatColumn] = {}
         for step in self.declaration.step:
-            users = [one for one in self.declaration.episode if one.input_name == step.output_name]
+            name = step.output_name
+            users = [statistic for statistic in self.declaration.episode if statistic.input_name == name]
             if self._is_reduced_at_once(step):
                 with self.declaration.reducing("step", step):
-                    values, counts = self._by_step(step.reduce, step.input_name)
+                    by_step = self._by_step(step.reduce, step.input_name)
                 for statistic in users:
                     with self.declaration.reducing("episode", statistic):
-                        result[statistic.output_name] = reduced_episodes(statistic.reduce, values, counts)
+                        result[statistic.output_name] = by_step.reduced(statistic.reduce)
             elif users:
                 with self.declaration.reducing("step", step):
-                    by_step = self._one_by_one(step)
+                    of_episodes = self._one_by_one(step)
                 for statistic in users:
                     with self.declaration.reducing("episode", statistic):
-                        results = [episode_value(statistic.reduce, one) for one in by_step]
+                        results = [episode_value(statistic.reduce, values) for values in of_episodes]
                         result[statistic.output_name] = _column_of(results)
         return result
 
@@ -103,34 +104,94 @@ class GroupedEvents:
         ends = np.cumsum(self.counts).tolist()
         steps = self.steps.tolist()
         values = list_of(self.columns[step.input_name])
-        by_step = []
-        for (first, end), n_steps in zip(pairwise([0, *ends]), self.n_steps.tolist(), strict=True):
-            by_step.append(step_values(step.reduce, steps[first:end], values[first:end], n_steps))
-        return by_step
+        of_episodes = []
+        for (start, end), n_steps in zip(pairwise([0, *ends]), self.n_steps.tolist(), strict=True):
+            of_episodes.append(step_values(step.reduce, steps[start:end], values[start:end], n_steps))
+        return of_episodes
 
-    def _by_step(self, reduce: Reducer, name: str | None) -> tuple[Array, Array]:
-        """Values of the steps of all episodes, and their number in each episode."""
+    def _by_step(self, reduce: Reducer, name: str | None) -> _ByStep:
+        """Step statistics of all episodes."""
         if reduce is None:
-            return self.columns[name], self.counts
+            return _ByStep(self.columns[name], self.counts, None, None)
         first_steps = np.cumsum(self.n_steps) - self.n_steps
-        places = np.repeat(first_steps, self.counts) + self.steps  # of each event among all steps
-        n_places = int(self.n_steps.sum())
+        of_event = np.repeat(first_steps, self.counts) + self.steps  # among those of all episodes
+        firsts = np.flatnonzero(np.diff(of_event, prepend=-1))
+        places = of_event[firsts]
+        n_events = np.diff(firsts, append=len(of_event))  # of each step that has any
         if reduce is len:
-            return np.bincount(places, minlength=n_places), self.n_steps
-        values = widened(self.columns[name])
-        if reduce is sum:
-            totals = np.zeros((n_places, *values.shape[1:]), _sum_dtype(values))
-            np.add.at(totals, places, values)
-            return totals, self.n_steps
-        firsts = np.flatnonzero(np.diff(places, prepend=-1))
-        occupied = places[firsts]
-        reduced = reduced_runs(reduce, values, np.diff(firsts, append=len(places)))
+            values = n_events
+        elif reduce is sum:
+            added = widened(self.columns[name])
+            values = np.zeros((len(firsts), *added.shape[1:]), _sum_dtype(added))
+            np.add.at(values, np.repeat(np.arange(len(firsts)), n_events), added)
+        else:
+            values = reduced_runs(reduce, widened(self.columns[name]), n_events)
+        episodes = np.searchsorted(np.cumsum(self.n_steps), places, side="right")
+        counts = np.bincount(episodes, minlength=len(self.counts))
         if reduce in ZERO_OF_NOTHING:
-            filled = np.zeros(n_places, reduced.dtype)
-            filled[occupied] = reduced
-            return filled, self.n_steps
-        episode_of = np.searchsorted(np.cumsum(self.n_steps), occupied, side="right")
-        return reduced, np.bincount(episode_of, minlength=len(self.counts))
+            return _ByStep(values, counts, places, self.n_steps)
+        return _ByStep(values, counts, None, None)
+
+
+class _ByStep(NamedTuple):
+    """Step statistics of n episodes, one episode after the other.
+
+    Attributes:
+        values: [V, ...] values of the steps that have events.
+        counts: [n] number of these steps in each episode.
+        places: [V] these steps among those of all episodes; None if the other steps have no value.
+        n_steps: [n] number of all steps of each episode, whose value is 0 without events; or None.
+    """
+
+    values: Array
+    counts: Array
+    places: Array | None
+    n_steps: Array | None
+
+    def reduced(self, reduce: Reducer) -> StatColumn:
+        """Reduce the values of each episode; zeros take no time where they can be left out."""
+        if self.places is None or self.n_steps is None:
+            return reduced_episodes(reduce, self.values, self.counts)
+        n_zeros = self.n_steps - self.counts
+        if not n_zeros.any() or self._are_zeros_neutral(reduce):
+            return reduced_episodes(reduce, self.values, self.counts)
+        if reduce is len:
+            return reduced_episodes(reduce, self.values, self.n_steps)
+        if reduce is np.mean and self._is_exact_mean():
+            having = np.flatnonzero(self.n_steps)
+            totals = reduced_episodes(sum, self.values, self.counts).values
+            return StatColumn(having, totals[having] / self.n_steps[having])
+        if reduce in _EXTREMES and self._is_in_any_order():
+            having = np.flatnonzero(self.n_steps)
+            extremes = np.zeros(len(self.counts))  # of episodes without events
+            column = reduced_episodes(reduce, self.values, self.counts)
+            with_zeros = _EXTREMES[reduce](column.values, 0.0)
+            has_zeros = n_zeros[column.episodes] > 0
+            extremes[column.episodes] = np.where(has_zeros, with_zeros, column.values)
+            return StatColumn(having, extremes[having])
+        filled = np.zeros((int(self.n_steps.sum()), *self.values.shape[1:]), self.values.dtype)
+        filled[self.places] = self.values
+        return reduced_episodes(reduce, filled, self.n_steps)
+
+    def _are_zeros_neutral(self, reduce: Reducer) -> bool:
+        """True if a reduction is the same without zeros, bit for bit, and exists without values."""
+        if self.values.ndim > 1:
+            return False
+        is_whole = self.values.dtype.kind in "iu"
+        return reduce is sum or reduce is math.fsum or (reduce is np.sum and is_whole)
+
+    def _is_in_any_order(self) -> bool:
+        """True if extremes of the values and of zeros do not depend on their order."""
+        return self.values.ndim == 1 and not _depends_on_order(self.values, True).any()
+
+    def _is_exact_mean(self) -> bool:
+        """True if sums of the values are exact in 64-bit floats, with zeros in any place."""
+        if not len(self.values):
+            return True
+        if self.values.ndim > 1 or self.values.dtype.kind not in "iu":
+            return False
+        largest = max(-int(self.values.min()), int(self.values.max()))
+        return largest * int(self.counts.max()) <= 2**53
 
 
 def reduced_episodes(reduce: Reducer, values: Array, counts: Array) -> StatColumn:
@@ -156,7 +217,7 @@ def reduced_episodes(reduce: Reducer, values: Array, counts: Array) -> StatColum
         return StatColumn(having, results[having])
     ends = np.cumsum(counts).tolist()
     listed = list_of(values)
-    return _column_of([episode_value(reduce, listed[first:end]) for first, end in pairwise([0, *ends])])
+    return _column_of([episode_value(reduce, listed[start:end]) for start, end in pairwise([0, *ends])])
 
 
 def list_of(values: Array) -> list[Any]:
@@ -242,14 +303,20 @@ def _extremes(reduce: Any, values: Array, starts: Array, counts: Array) -> Array
     extremes: Array = _EXTREMES[reduce].reduceat(values, starts)
     if values.dtype.kind != "f":
         return extremes
-    depends_on_order = (values == 0) & np.signbit(values)  # -0.0 equals 0.0
-    if reduce in _OF_SCALARS:
-        depends_on_order |= np.isnan(values)
+    depends_on_order = _depends_on_order(values, reduce in _OF_SCALARS)
     if depends_on_order.any():
         runs = np.unique(np.searchsorted(starts, np.flatnonzero(depends_on_order), side="right") - 1)
         for run in runs.tolist():
             extremes[run] = reduce(values[starts[run] : starts[run] + counts[run]].tolist())
     return extremes
+
+
+def _depends_on_order(values: Array, are_nans_compared: bool) -> Array:
+    """[V] bool, values whose place matters for extremes: -0.0, and NaN where it is compared."""
+    if values.dtype.kind != "f":
+        return np.zeros(len(values), np.bool_)
+    found: Array = (values == 0) & np.signbit(values)
+    return found | np.isnan(values) if are_nans_compared else found
 
 
 def _by_rows(reduce: Any, values: Array, starts: Array, counts: Array) -> Array:

@@ -40,7 +40,7 @@ class EventGroup(NamedTuple):
         columns: Input of the step statistics -> its values, one for each event.
         folded: Output name of an episode statistic -> state of its running form over all earlier
             steps; empty if none were folded since the first event. If the events carry arrays,
-            `(output name,)` of a step statistic -> the zeros of a step without events.
+            also `_key_of_zeros` of a step statistic -> the zeros of a step without events.
     """
 
     steps: list[int]
@@ -279,7 +279,8 @@ def fold_steps(declaration: EventDeclaration, group: EventGroup, n_steps: int, n
             fold, name = _fold_of(declaration, statistic), statistic.output_name
             state = group.folded.get(name)
             if n_missing and declaration.has_zeros(statistic.input_name):
-                state = fold.add_zeros(state, n_missing, group.folded.get((statistic.input_name,), 0))
+                zero = group.folded.get(_key_of_zeros(statistic.input_name), 0)
+                state = fold.add_zeros(state, n_missing, zero)
             values = by_step[statistic.input_name]
             if values and isinstance(fold, Kept):
                 tell_of_kept_values(declaration.topic, declaration.name, statistic)
@@ -297,12 +298,18 @@ def _fit_zeros(group: EventGroup, name: str | None, by_step: dict[str | None, Se
         name: Output name of the step statistic.
         by_step: Output name -> step statistics; the sums are replaced.
     """
+    key = _key_of_zeros(name)
     if group.steps:
         zero = _zero_of([by_step[name][step] for step in set(group.steps)])
         if isinstance(zero, np.ndarray):
-            group.folded.setdefault((name,), zero)
-    elif (name,) in group.folded:
-        by_step[name] = [group.folded[name,]] * len(by_step[name])
+            group.folded.setdefault(key, zero)
+    elif key in group.folded:
+        by_step[name] = [group.folded[key]] * len(by_step[name])
+
+
+def _key_of_zeros(name: str | None) -> tuple[str | None]:
+    """Key of the zeros of a step statistic among states, whose keys are names."""
+    return (name,)
 
 
 def folded_values(declaration: EventDeclaration, folded: Mapping[_FoldedName, Any]) -> dict[str | None, Any]:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from pettingzoo import ParallelEnv, make
+from pettingzoo import AECEnv, ParallelEnv, make
 
 from maze_pl.core.actor_id import ActorID
+from maze_pl.core.streams import act_streams
 from maze_pl.envs import PettingZooMazeEnv, check_env, make_pettingzoo_env
+from tests.collect.collectors import collector_of, random_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PettingZoo's classic environments warn of themselves
 
@@ -165,6 +167,11 @@ class EndsAtTheLimit(Runners):
         return {agent: np.full(1, self.possible_agents.index(agent), np.float32) for agent in self.agents}
 
 
+def actor_of(env: PettingZooMazeEnv, agent: str) -> ActorID:
+    roles = env.core_env._roles
+    return ActorID(roles.step_keys[agent], roles.agent_ids[agent])
+
+
 @pytest.mark.parametrize("agents", [["wolf", "sheep"], ["sheep", "wolf"], ["c_1", "a_0", "b_10", "b_9"]])
 @pytest.mark.parametrize("enders", [[], [0], [-1], [0, 1], [1], "all"])
 def test_an_episode_is_truncated_also_if_some_agents_end_at_the_limit(agents: list[str], enders: list[int]) -> None:
@@ -174,16 +181,90 @@ def test_an_episode_is_truncated_also_if_some_agents_end_at_the_limit(agents: li
     acts = play(env, 1)
     is_terminated = len(set(ending)) == len(agents)
     assert [act[5:] for act in acts] == [(False, False)] * (len(acts) - 1) + [(is_terminated, not is_terminated)]
-    assert len(acts) == 3 * len(agents), "no agent has a further turn"
-    assert [act[3] for act in acts] == [*[time for time in (0, 1, 2) for _ in agents][1:], 3]
-    assert [act[2] for act in acts] == [False] * (len(acts) - 1) + [agents[-1] in ending]
-    chosen = [act[1] for act in acts[-len(agents) :]]
-    assert acts[-1][4] == [10 * place + choice for place, choice in enumerate(chosen)]
+    n_acts = 3 * len(agents)
+    last_turns = [act[0] for act in acts[n_acts:]]
+    hearing = [] if is_terminated else [agent for agent in agents[:-1] if agent in ending]
+    assert sorted(last_turns) == sorted(actor_of(env, agent) for agent in hearing), "it hears of its end later"
+    assert [act[3] for act in acts] == [*[time for time in (0, 1, 2) for _ in agents][1:], 3, *[3] * len(last_turns)]
+    is_done = agents[-1] in ending
+    assert [act[2] for act in acts] == [False] * (n_acts - 1) + [is_done] + [True] * len(last_turns)
+    chosen = [act[1] for act in acts[n_acts - len(agents) : n_acts]]
+    assert acts[n_acts - 1][4] == [10 * place + choice for place, choice in enumerate(chosen)]
+    assert env.get_actor_rewards().tolist() == ([0.0] * len(last_turns) if last_turns else acts[n_acts - 1][4])
     state = env.core_env.get_maze_state()
     assert state["observation"][0] == agents.index(state["agent"])
     assert is_terminated or state["agent"] not in ending, (
         "the value of what follows is that of an agent that has a future"
     )
+
+
+def test_the_last_reward_of_an_agent_that_ends_at_the_limit_is_learned_from() -> None:
+    collector = collector_of([lambda: PettingZooMazeEnv(EndsAtTheLimit(["wolf", "sheep"], ["wolf"]))], 4)
+    rollout = collector.collect(random_policy(collector))
+    assert rollout.rows.truncated.ravel().tolist() == [False, False, False, True]
+    assert rollout.rows.env_steps.ravel().tolist() == [1, 1, 1, 0]
+    streams = act_streams(rollout, 0.5)
+    wolf, sheep = streams["wolf"], streams["sheep"]
+    assert wolf.open.ravel().tolist() == [False] * 4
+    assert wolf.terminated.ravel().tolist() == [False, False, False, True]
+    assert wolf.discount.ravel().tolist() == [0.5, 0.5, 0.5, 0.0]
+    acts = rollout.segments["wolf"].action["action"].ravel().tolist()
+    assert wolf.reward.ravel().tolist() == [*acts[:3], 0.0]
+    assert sheep.final.ravel().tolist() == [-1, -1, 0]
+    assert sheep.discount.ravel().tolist() == [0.5, 0.5, 0.5], "the last turn of the other one takes no time"
+
+
+class EndsAbruptly(AECEnv[str, Any, Any]):
+    """The second act of `first_0` terminates `third_2`, which has not acted in this round, and truncates the others."""
+
+    metadata = {"name": "abrupt"}  # noqa: RUF012
+    render_mode = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.possible_agents = ["first_0", "second_1", "third_2"]
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(0.0, 9.0, (1,))
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.agents = self.possible_agents[:]
+        self.agent_selection = self.agents[0]
+        self.n_acts = 0
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos = {agent: {} for agent in self.agents}
+
+    def observe(self, agent: str) -> Any:
+        return np.full(1, self.possible_agents.index(agent), np.float32)
+
+    def step(self, action: Any) -> None:
+        if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self.n_acts += 1
+        self.agent_selection = self.agents[self.n_acts % 3]
+        if self.n_acts == 4:
+            self.terminations["third_2"] = True
+            self.truncations = {agent: agent != "third_2" for agent in self.agents}
+            self.rewards["third_2"] = 1.0
+            self._deads_step_first()
+
+
+def test_the_final_state_is_that_of_a_truncated_agent_also_if_another_one_takes_its_last_turn_later() -> None:
+    env = PettingZooMazeEnv(EndsAbruptly())
+    acts = play(env, 1)
+    first, second, third = (ActorID(name, 0) for name in ("first", "second", "third"))
+    assert [act[0] for act in acts] == [first, second, third, first, third]
+    assert [act[2:] for act in acts[3:]] == [(False, 1, None, False, False), (True, 2, [0.0, 1.0], False, True)]
+    state = env.core_env.get_maze_state()
+    assert state["agent"] in ("first_0", "second_1")
+    assert state["observation"][0] == env.core_env.env.possible_agents.index(state["agent"])
 
 
 @pytest.mark.parametrize("name", CLASSIC)
@@ -237,6 +318,37 @@ def test_masks_in_infos_are_not_read_with_one_warning(recwarn: pytest.WarningsRe
     found = [str(warning.message) for warning in recwarn if "in infos" in str(warning.message)]
     remedy = "where it is not read; add it to the observations of this agent"
     assert found == [f"MasksInInfos has the action_mask of 'late_0' in infos, {remedy}"]
+
+
+class MasksInLaterInfos(Runners):
+    """Forbids an action in the infos of steps, but not of `reset`."""
+
+    def step(self, actions: dict[str, int]) -> Any:
+        *result, infos = super().step(actions)
+        return *result, {agent: {"action_mask": np.array([1, 0], np.int8)} for agent in infos}
+
+
+def test_masks_in_infos_of_steps_are_found_too(recwarn: pytest.WarningsRecorder) -> None:
+    env = PettingZooMazeEnv(MasksInLaterInfos())
+    env.reset(seed=1)
+    for _ in range(5):
+        env.step({"action": 0})
+    found = [str(warning.message) for warning in recwarn if "in infos" in str(warning.message)]
+    assert len(found) == 1 and found[0].startswith("MasksInLaterInfos has the action_mask of 'late_0' in infos")
+
+
+class MasksOfSeveralActions(MasksInInfos):
+    """Has actions of two parts."""
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.MultiDiscrete([2, 2])
+
+
+def test_masks_in_infos_of_other_actions_than_discrete_ones_have_no_remedy(recwarn: pytest.WarningsRecorder) -> None:
+    PettingZooMazeEnv(MasksOfSeveralActions()).reset(seed=1)
+    found = [str(warning.message) for warning in recwarn if "in infos" in str(warning.message)]
+    remedy = "masks are for Discrete actions only, and those of this agent are MultiDiscrete([2 2])"
+    assert found == [f"MasksOfSeveralActions has the action_mask of 'late_0' in infos, where it is not read; {remedy}"]
 
 
 def test_policies_are_assigned_by_patterns() -> None:

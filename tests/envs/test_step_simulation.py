@@ -11,6 +11,7 @@ from gymnasium.error import ResetNeeded
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import maze_env_factory
+from maze_pl.envs.wrappers import TimeLimitWrapper
 from tests.envs.structured_example import make_heap_env
 from tests.equality import assert_equal
 
@@ -54,3 +55,11 @@ def test_it_is_checked_as_step_is() -> None:
     env.core_env.step = lambda _: (0, float("nan"), False, False, {})
     with pytest.raises(EnvContractError, match="returned the reward nan, which is not finite"):
         env.step_simulation(1)
+
+
+def test_wrappers_refuse_it_as_they_take_no_part() -> None:
+    env: Any = TimeLimitWrapper.wrap(cart_pole(), max_episode_steps=3)
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match=r"without its wrappers, but TimeLimitWrapper is one.*env\.unwrapped\.step_sim"):
+        env.step_simulation(1)
+    assert env.unwrapped.step_simulation(1)[1] == 1.0

@@ -224,6 +224,22 @@ def test_reward_wrapper_changes_actor_rewards_too_but_not_what_is_logged() -> No
     assert env.drain_episode_summaries()[0].reward == -2.0
 
 
+def test_an_inner_wrapper_that_gives_an_actor_no_finite_reward_is_named() -> None:
+    class Dividing(RewardWrapper):
+        divisor = 1.0
+
+        def reward(self, reward: float) -> float:
+            return float(np.divide(reward, self.divisor))
+
+    env = Shifted.wrap(Dividing.wrap(make_heap_env()), by=1.0)
+    env.reset(seed=0)
+    for amount in (2, 1):
+        env.step({"amount": amount})
+    env.env.divisor = float("nan")
+    with pytest.raises(EnvContractError, match=r"^Dividing turned the reward \S+ into nan; rewards must be finite"):
+        env.get_actor_rewards()
+
+
 def test_rewards_that_are_not_attributed_stay_so() -> None:
     assert Shifted.wrap(GymMazeEnv("CartPole-v1"), by=1.0).get_actor_rewards() is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -16,7 +17,7 @@ from maze_pl.events.episode_statistics import EpisodeStatistics, episode_value, 
 from maze_pl.events.topics import declarations
 
 COUNTS = [3, 1, 4, 1]  # of the events of four episodes
-STEPS = [0, 0, 2, 0, 1, 1, 3, 1, 1]
+STEPS = [0, 0, 2, 0, 1, 1, 1, 3, 1]
 N_STEPS = [3, 2, 4, 2]
 OUTPUTS = ["by_step", "passed", "mean", "own"]
 
@@ -169,6 +170,61 @@ def test_usual_reductions_of_steps_are_made_of_all_episodes_at_once(
     )
     (column,) = events.statistics().values()
     assert len(column.values) == 4
+
+
+STEP_REDUCERS = [len, sum, np.sum, math.fsum]
+EPISODE_REDUCERS = [len, sum, math.fsum, np.sum, np.mean, np.std, min, max, np.min, np.max, None]
+
+
+@pytest.mark.parametrize("kind", ["int", "large", "float", "nan"])
+@pytest.mark.parametrize(("step", "episode"), [*product(STEP_REDUCERS, EPISODE_REDUCERS)])
+def test_steps_without_events_count_as_zeros_bit_for_bit(step: Any, episode: Any, kind: str) -> None:
+    class Reduced:
+        @define_epoch_stats(np.mean)
+        @define_episode_stats(episode)
+        @define_step_stats(step)
+        def fired(self, value: Any) -> None: ...
+
+    n_steps = np.array([12, 3, 1, 9, 0, 200, 2])
+    counts = np.array([7, 0, 1, 30, 0, 5, 2])
+    generator = np.random.default_rng(4)
+    parts = [np.sort(generator.integers(n, size=count)) for n, count in zip(n_steps, counts, strict=True) if n]
+    parts[-1][...] = (0, 1)  # an episode with events in each step
+    steps = np.concatenate(parts)
+    values = numbers_of(kind, (len(steps),))
+    events = GroupedEvents(declarations(Reduced)["fired"], counts, steps, {"value": values}, n_steps)
+    (column,) = events.statistics().values()
+    expected = {}
+    ends = np.cumsum(counts)
+    for number, (end, count) in enumerate(zip(ends, counts, strict=True)):
+        part = slice(end - count, end)
+        by_step = step_values(step, steps[part].tolist(), values[part].tolist(), int(n_steps[number]))
+        result = episode_value(episode, by_step)
+        if result is not None and (episode is not None or np.size(result)):
+            expected[number] = bits(result)
+    assert {number: bits(value) for number, value in column.per_episode()} == expected
+
+
+@pytest.mark.parametrize(("step", "episode"), [(len, sum), (len, np.mean), (sum, max), (sum, sum), (np.sum, len)])
+def test_groups_of_few_events_in_long_episodes_take_memory_for_their_events_only(step: Any, episode: Any) -> None:
+    class Reduced:
+        @define_epoch_stats(np.mean)
+        @define_episode_stats(episode)
+        @define_step_stats(step)
+        def fired(self, value: Any) -> None: ...
+
+    n_episodes, length = 100, 1_000_000
+    ones = np.ones(n_episodes, np.int64)
+    events = GroupedEvents(declarations(Reduced)["fired"], ones, 5 * ones, {"value": 2 * ones}, length * ones)
+    tracemalloc.start()
+    try:
+        (column,) = events.statistics().values()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000 < length * n_episodes
+    expected = {(len, sum): 1.0, (len, np.mean): 1e-6, (np.sum, len): 1e6}.get((step, episode), 2.0)
+    assert column.values.tolist() == [expected] * n_episodes
 
 
 def odd_ones_alone(values: list[Any]) -> Any:

@@ -13,7 +13,7 @@ from maze_pl.envs.arrays.array_step import AnyArray
 from maze_pl.envs.arrays.event_values import objects_of
 from maze_pl.envs.contract import describe
 from maze_pl.envs.structured_env import Array
-from maze_pl.events.attribute_values import copied, is_tensor
+from maze_pl.events.attribute_values import copied, is_tensor, plain
 from maze_pl.events.topics import EventDeclaration, declarations
 
 Topic = TypeVar("Topic")
@@ -53,7 +53,8 @@ class ArrayEvents:
 
         Its methods are those of the topic, with the numbers of the environments, [n], as an
         additional first argument. Values are arrays or tensors [n, ...], lists of n values, or single
-        values that count for all. Everything is copied, so that it may be changed afterwards.
+        values that count for all. Tuples and lists in a list stay what they are; give vectors as an
+        array [n, k]. Everything is copied, so that it may be changed afterwards.
 
         Args:
             topic: The topic class, as for `Pubsub.create_event_topic`.
@@ -108,23 +109,27 @@ class ArrayTopic:
         def fire(which: AnyArray, *values: Any, **named_values: Any) -> None:
             """Fire the event for the environments `which`, [n]."""
             is_on_device = events.n_envs is None and is_tensor(which)
-            numbers = which if is_on_device else _numbers(which, events.n_envs, label)
+            numbers = _kept(which) if is_on_device else _numbers(which, events.n_envs, label)
             if len(numbers) == 0:
                 return
             bound = bind(*values, **named_values)
             bound.apply_defaults()
             attributes = dict(bound.arguments)
             for attribute, value in attributes.items():
-                place = f"{attribute} of {label}"
-                kept = value if is_on_device else _copied(value, attribute in declaration.grouping, place)
+                kept = _kept(value) if is_on_device else _copied(value, attribute in declaration.grouping)
                 if getattr(kept, "ndim", 0) and len(kept) != len(numbers):
-                    fault = f"{place} has shape {tuple(kept.shape)} for {len(numbers)} environments"
+                    fault = f"{attribute} of {label} has shape {tuple(kept.shape)} for {len(numbers)} environments"
                     raise ValueError(f"{fault}; give one value for each, or a single one for all")
                 attributes[attribute] = kept
             events.fire(ArrayEvent(declaration, numbers, attributes))
 
         vars(self)[name] = fire
         return fire
+
+
+def _kept(value: Any) -> Any:
+    """Return a copy of a tensor, which the act may still change; other values as they are."""
+    return value.clone() if is_tensor(value) else value
 
 
 def _numbers(which: Any, n_envs: int | None, label: str) -> Array:
@@ -154,19 +159,15 @@ def _numbers(which: Any, n_envs: int | None, label: str) -> Array:
     return numbers.astype(np.int64)
 
 
-def _copied(value: Any, is_grouping: bool, label: str) -> Any:
+def _copied(value: Any, is_grouping: bool) -> Any:
     """Return a copy of an attribute.
 
     Args:
         value: An array, a tensor, a list with a value for each environment, or a single value.
         is_grouping: Whether the statistics are grouped by it.
-        label: Name of the attribute, for messages.
-
-    Raises:
-        ValueError: The entries of a list have different shapes.
     """
     if isinstance(value, list):
-        return _array_of(value, is_grouping, label)
+        return _array_of(value, is_grouping)
     if not isinstance(value, np.ndarray) and not is_tensor(value):
         return copied(value)
     array = as_numpy(value)
@@ -175,18 +176,26 @@ def _copied(value: Any, is_grouping: bool, label: str) -> Any:
     return objects_of(list(map(copied, array))) if array.dtype == object and array.ndim == 1 else array.copy()
 
 
-def _array_of(values: list[Any], is_grouping: bool, label: str) -> Array:
+def _without_tensor(value: Any) -> Any:
+    """Return a tensor as an array, and single numbers in either as numbers."""
+    return plain(value) if isinstance(value, np.ndarray) or is_tensor(value) else value
+
+
+def _array_of(values: list[Any], is_grouping: bool) -> Array:
     """Return values as an array of numbers or texts, or of copies of other objects.
 
     Numbers of several types become numbers of one type, unless they name groups.
     """
+    if not is_grouping:
+        values = [_without_tensor(value) for value in values]
     kinds = set(map(type, values))
-    if is_grouping and (len(kinds) > 1 or not all(issubclass(kind, _SCALARS) for kind in kinds)):
+    are_scalars = all(issubclass(kind, _SCALARS) for kind in kinds)
+    if is_grouping:
+        is_array = are_scalars and len(kinds) == 1
+    else:
+        is_array = are_scalars or (kinds == {np.ndarray} and len({value.shape for value in values}) == 1)
+    if not is_array:
         return objects_of(list(map(copied, values)))
-    try:
-        array = np.array(values)
-    except ValueError as error:
-        fault = f"the values of {label} have different shapes ({error})"
-        raise ValueError(f"{fault}; give one value for each environment, all of the same shape") from error
+    array = np.array(values)
     are_mixed = len(kinds) > 1 and array.dtype.kind not in NUMBER_KINDS
     return objects_of(list(map(copied, values))) if are_mixed or array.dtype == object else array

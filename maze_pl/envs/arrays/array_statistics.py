@@ -63,8 +63,6 @@ class ArrayStatistics:
                     self._largest_actions[key][head] = int(np.iinfo(dtype).max)
             self._action_keys[key] = action_keys(key, step.action_space)
         self._events: dict[tuple[type, str], EventLog] = {}
-        self._run = np.arange(n_envs)  # number of the running episode of each environment
-        self._n_runs = n_envs  # number of episodes that began, the running ones included, since the last `drain`
         self._ended: list[dict[str, Array]] = []
         self._n_ended = 0
         self._further: dict[StatKey, list[StatColumn]] = {}  # of the ended episodes, by their positions
@@ -91,10 +89,10 @@ class ArrayStatistics:
             declaration = event.declaration
             key = (declaration.topic, declaration.name)
             if key not in self._events:
-                self._events[key] = EventLog(declaration)
+                self._events[key] = EventLog(declaration, self._n_envs)
             groups, group = numbered_groups(event)
             values = {name: column_of(event, name) for name in inputs_of(declaration)}
-            self._events[key].append(groups, group, self._run[event.which], self.n_steps[event.which], values)
+            self._events[key].append(groups, group, event.which, self.n_steps[event.which], values)
 
     def note_rewards(self, which: Array | slice, reward: Array, advanced: Array | None) -> None:
         """Record rewards of acts, and complete environment steps.
@@ -153,14 +151,14 @@ class ArrayStatistics:
                 "env_steps": env_time,
                 "reward": reward,
                 "n_steps": n_steps,
-                "run": self._run[envs],
                 **{f"kpi {name}": np.asarray(values, np.float64) for name, values in kpis.items()},
             }
         )
-        self._n_ended += len(envs)
+        for events in self._events.values():
+            events.end_episodes(envs, self._n_ended)
         for log in self._actions.values():
             log.end_episodes(envs)
-        self._begin_runs(envs)
+        self._n_ended += len(envs)
         self.n_steps[envs] = 0
         self._reward[envs] = 0.0
 
@@ -171,23 +169,8 @@ class ArrayStatistics:
         self._step_reward[envs] = 0.0
         for log in self._actions.values():
             log.starts[envs] = log.lengths[envs]
-        self._begin_runs(envs)
-
-    def _begin_runs(self, envs: Array) -> None:
-        """Number the next episodes of environments."""
-        self._run[envs] = np.arange(self._n_runs, self._n_runs + len(envs))
-        self._n_runs += len(envs)
-
-    def _keep_running(self) -> None:
-        """Forget all events but those of the running episodes, and number these by their environments."""
-        if self._n_runs == self._n_envs:
-            return
-        env_of_run = np.full(self._n_runs, -1)
-        env_of_run[self._run] = np.arange(self._n_envs)
-        for log in self._events.values():
-            log.keep_running(env_of_run)
-        self._run = np.arange(self._n_envs)
-        self._n_runs = self._n_envs
+        for events in self._events.values():
+            events.drop_running(envs)
 
     def drain(self, topics: Iterable[type]) -> EpisodeBatch:
         """Return the episodes that ended since the last call, sorted by environment and episode.
@@ -196,7 +179,6 @@ class ArrayStatistics:
             topics: Topics whose statistics each episode has, also if none of their events happened.
         """
         if not self._ended:
-            self._keep_running()
             none = np.zeros(0, np.int64)
             return EpisodeBatch(none, none, none, np.zeros(0))
         numbers = _joined(self._ended)
@@ -206,9 +188,12 @@ class ArrayStatistics:
             log.sort_ended(order)
         n_steps = numbers.pop("n_steps")
         kpis = {name.removeprefix("kpi "): values for name, values in numbers.items() if name.startswith("kpi ")}
-        statistics = event_columns(topics, self._happened(numbers["run"]), n_steps)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        statistics = event_columns(topics, self._happened(rank), n_steps)
         statistics |= self._action_columns()
-        statistics |= self._further_columns(order)
+        for key, parts in self._further.items():
+            statistics[key] = StatColumn.joined(parts).ordered(rank, len(rank))
         batch = EpisodeBatch(
             env_index=numbers["env_index"],
             episode_index=numbers["episode_index"],
@@ -222,7 +207,8 @@ class ArrayStatistics:
         self._further = {}
         for log in self._actions.values():
             log.drop_ended()
-        self._keep_running()
+        for events in self._events.values():
+            events.drop_ended()
         return batch
 
     def _action_columns(self) -> dict[StatKey, StatColumn]:
@@ -237,32 +223,20 @@ class ArrayStatistics:
                 statistics[name] = StatColumn(having, log.values_of(head, ended), ended.counts[having])
         return statistics
 
-    def _further_columns(self, order: Array) -> dict[StatKey, StatColumn]:
-        """Statistics of wrappers, for the ended episodes in an order that is given by their positions."""
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        statistics: dict[StatKey, StatColumn] = {}
-        for key, parts in self._further.items():
-            statistics[key] = StatColumn.joined(parts).ordered(rank, len(order))
-        return statistics
-
-    def _happened(self, runs: Array) -> dict[GroupKey, Happened]:
+    def _happened(self, rank: Array) -> dict[GroupKey, Happened]:
         """Return the events of the ended episodes by group.
 
         Args:
-            runs: [n] numbers of these episodes.
+            rank: [n] position of each of them among the sorted ones, in the order in which they ended.
         """
-        position_of_run = np.full(self._n_runs, -1)
-        position_of_run[runs] = np.arange(len(runs))
         happened: dict[GroupKey, Happened] = {}
         for (topic, event), log in self._events.items():
-            for labels, of_group in log.happened(position_of_run).items():
+            for labels, of_group in log.happened(rank).items():
                 happened[topic, event, labels] = of_group
         return happened
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics of the running episodes; call it after `drain`."""
-        self._keep_running()
         events = []
         for (topic, event), log in self._events.items():
             if len(log):
@@ -283,7 +257,7 @@ class ArrayStatistics:
             topics: The topics of the environment.
 
         Raises:
-            ValueError: An event of the state is not declared by any of the topics.
+            ValueError: An event of the state is not declared by any of the topics, or lacks values.
         """
         self.n_steps[...] = state["n_steps"]
         self._step_reward[...] = state["step_reward"]
@@ -292,15 +266,13 @@ class ArrayStatistics:
             self._actions[key] = ValueLog.from_state(self._n_envs, log_state)
         by_name = {topic_name(topic): topic for topic in topics}
         self._events = {}
-        self._run = np.arange(self._n_envs)
-        self._n_runs = self._n_envs
         for saved in state["events"]:
             topic = by_name.get(saved["topic"])
             if topic is None or saved["event"] not in declarations(topic):
                 fault = f"the saved statistics have the event {saved['event']!r} of {saved['topic']}"
                 raise ValueError(f"{fault}, which the environment does not declare; resume with the code that saved it")
             declaration = declarations(topic)[saved["event"]]
-            log = self._events.setdefault((topic, declaration.name), EventLog(declaration))
+            log = self._events.setdefault((topic, declaration.name), EventLog(declaration, self._n_envs))
             if "log" in saved:  # one group, as version 0.2 saved it
                 log.load_rows(tuple(saved["labels"]), saved["log"])
             else:

@@ -42,7 +42,13 @@ class Happened(NamedTuple):
 
     @classmethod
     def of(cls, episode: Array, steps: Array, values: dict[str | None, Array]) -> Happened:
-        """Make it of the position of the episode of each event, [E], ascending."""
+        """Count the events of each episode.
+
+        Args:
+            episode: [E] position of the episode of each event, ascending.
+            steps: [E] environment step of each event in its episode.
+            values: Input of the step statistics -> [E, ...] its values.
+        """
         firsts = np.flatnonzero(np.diff(episode, prepend=-1))
         return cls(episode[firsts], np.diff(firsts, append=len(episode)), steps, values)
 
@@ -54,20 +60,42 @@ def numbered_groups(event: ArrayEvent) -> tuple[list[Labels], Array]:
     n_events = len(event.which)
     if not any(isinstance(value, np.ndarray) and value.ndim for value in values):
         return [tuple(map(group_label, grouping, values))], np.zeros(n_events, np.int64)
-    lists = [_listed(value) if isinstance(value, np.ndarray) else [value] * n_events for value in values]
-    for value in values:
-        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-            lists.append(list(map(type, value)))  # 1 and True are equal, but not their labels
+    firsts, distinct = _first_events(values, n_events)
     number_of_label: dict[Labels, int] = {}
+    numbers = np.empty(len(firsts), np.int64)
+    for place, first in enumerate(firsts):
+        entries = [_entry(value, first) for value in values]
+        labels = tuple(map(group_label, grouping, entries))  # equal ones of different values
+        numbers[place] = number_of_label.setdefault(labels, len(number_of_label))
+    return list(number_of_label), numbers[distinct]
+
+
+def _first_events(values: list[Any], n_events: int) -> tuple[list[int], Array]:
+    """Return the first event of each combination of values, and the combination of each event, [n].
+
+    Args:
+        values: Values of the grouping attributes, [n] or one for all events.
+        n_events: Number of events, n.
+    """
+    arrays = [value for value in values if isinstance(value, np.ndarray) and value.ndim]
+    if len(arrays) == 1 and arrays[0].ndim == 1 and arrays[0].dtype.kind in "biufU":
+        _, firsts, numbers = np.unique(arrays[0], return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return firsts[order].tolist(), rank[numbers]
+    lists = [array.tolist() for array in arrays]
+    objects = [listed for array, listed in zip(arrays, lists, strict=True) if array.dtype == object]
+    types = [list(map(type, listed)) for listed in objects]  # 1 and True are equal, but not their labels
     number_of: dict[tuple[Any, ...], int] = {}
-    numbers = np.empty(n_events, np.int64)
-    for place, of_event in enumerate(zip(*lists, strict=True)):
-        number = number_of.get(of_event)
-        if number is None:
-            labels = tuple(map(group_label, grouping, of_event))
-            number = number_of[of_event] = number_of_label.setdefault(labels, len(number_of_label))
-        numbers[place] = number
-    return list(number_of_label), numbers
+    first_events: list[int] = []
+    distinct = np.empty(n_events, np.int64)
+    for place, of_event in enumerate(zip(*lists, *types, strict=True)):
+        number = number_of.setdefault(of_event, len(number_of))
+        if number == len(first_events):
+            first_events.append(place)
+        distinct[place] = number
+    return first_events, distinct
 
 
 def groups_of(event: ArrayEvent) -> Iterator[tuple[Labels, Array | None]]:
@@ -80,11 +108,6 @@ def groups_of(event: ArrayEvent) -> Iterator[tuple[Labels, Array | None]]:
     ends = np.cumsum(np.bincount(numbers)).tolist()
     for labels, (first, end) in zip(groups, pairwise([0, *ends]), strict=True):
         yield labels, order[first:end]
-
-
-def _listed(values: Array) -> list[Any]:
-    """Return a list of numbers or texts that look as in single events: floats keep their precision."""
-    return list(values) if values.dtype.kind == "f" else values.tolist()
 
 
 def event_columns(

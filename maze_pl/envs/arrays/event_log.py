@@ -8,119 +8,173 @@ from typing import Any
 import numpy as np
 
 from maze_pl.envs.arrays.event_columns import Happened, Labels, inputs_of
-from maze_pl.envs.arrays.event_values import as_one_kind, narrowed
+from maze_pl.envs.arrays.event_values import common_dtype, narrowed, objects_of
+from maze_pl.envs.arrays.row_blocks import RowBlocks
 from maze_pl.envs.structured_env import Array
+from maze_pl.events.event_names import topic_name
 from maze_pl.events.topics import EventDeclaration
 
-_FIRST_CAPACITY = 64
 _RUN, _STEP, _GROUP = "run", "step", "group"
+_FEW_LABELS = 64
 
 
 class EventLog:
     """Events of one kind in the episodes of N environments; its size is that of the events.
 
-    An episode is known by a number, its run. After `keep_running`, the run of an environment's running episode is
-    the number of the environment.
+    Reading and forgetting the events of ended episodes does not touch those of running ones.
 
     Args:
         declaration: Declaration of the event.
+        n_envs: Number of environments.
     """
 
-    def __init__(self, declaration: EventDeclaration) -> None:
+    def __init__(self, declaration: EventDeclaration, n_envs: int) -> None:
+        self._declaration = declaration
+        self._n_envs = n_envs
         self._inputs = {f"value {name}": name for name in inputs_of(declaration)}
         self._clear()
 
     def _clear(self) -> None:
         """Forget all events."""
-        self._labels: dict[Labels, int] = {}
-        self._columns: dict[str, Array] = {}  # rows that are not in use yet come last
+        self._blocks = RowBlocks(self._n_envs)
+        self._columns: dict[str, Array] = {}
         self._length = 0
+        self._labels: dict[Labels, int] = {}
+        self._most_labels = _FEW_LABELS  # before those without events are forgotten
 
     def __len__(self) -> int:
         return self._length
 
     def append(
-        self, groups: Sequence[Labels], group: Array, run: Array, step: Array, values: Mapping[str | None, Array]
+        self,
+        groups: Sequence[Labels],
+        group: Array,
+        envs: Array,
+        steps: Array,
+        values: Mapping[str | None, Array],
     ) -> None:
-        """Add events.
+        """Add events to the running episodes.
 
         Args:
             groups: Groups that occur.
             group: [n] position of the group of each event among them.
-            run: [n] number of the episode.
-            step: [n] environment step in the episode.
+            envs: [n] environment of each event.
+            steps: [n] environment step in the episode.
             values: Input of the step statistics -> [n, ...] its values.
         """
         numbers = np.array([self._labels.setdefault(labels, len(self._labels)) for labels in groups])
-        columns = {_RUN: run, _STEP: step, _GROUP: numbers[group]}
-        columns |= {column: values[name] for column, name in self._inputs.items()}
-        for column, array in columns.items():
-            self._columns[column] = _extended(self._columns.get(column, array[:0]), self._length, array)
-        self._length += len(run)
+        rows = self._blocks.take(envs)
+        self._write(_STEP, rows, steps)
+        self._write(_GROUP, rows, numbers[group])
+        for column, name in self._inputs.items():
+            self._write(column, rows, values[name])
+        self._length += len(rows)
 
-    def _column(self, column: str) -> Array:
-        """Return the rows of a column that are in use."""
-        return self._columns[column][: self._length]
+    def _write(self, name: str, rows: Array, values: Array) -> None:
+        """Write values to rows of a column; it becomes one of objects if nothing else holds them."""
+        if values.dtype.kind == "U":
+            values = objects_of(values)  # an array has room for the longest text in each row
+        column = self._columns.get(name)
+        if column is None:
+            column = np.zeros((0, *values.shape[1:]), values.dtype)
+        dtype = common_dtype(column, values)
+        if dtype is None:
+            column = objects_of(column)
+            values = objects_of(values)
+        elif dtype != column.dtype:
+            column = column.astype(dtype)
+        if len(column) < self._blocks.n_rows:
+            grown = np.zeros((self._blocks.n_rows, *column.shape[1:]), column.dtype)
+            grown[: len(column)] = column
+            column = grown
+        column[rows] = values
+        self._columns[name] = column
 
-    def happened(self, position_of_run: Array) -> dict[Labels, Happened]:
-        """Return the events of some episodes by group.
+    def end_episodes(self, envs: Array, first_place: int) -> None:
+        """End the running episodes of environments [n]; their places are counted from `first_place` on."""
+        self._blocks.end_episodes(envs, first_place)
+
+    def drop_running(self, envs: Array) -> None:
+        """Forget the events of the running episodes of environments [n]."""
+        self._length -= int(self._blocks.counts[envs].sum())
+        self._forget(self._blocks.drop_running(envs))
+
+    def happened(self, rank: Array) -> dict[Labels, Happened]:
+        """Return the events of the ended episodes by group.
 
         Args:
-            position_of_run: [R] position of each run among these episodes, -1 if it is another one.
+            rank: [R] position to which the episode at each place is brought.
         """
-        if not self._length:
+        rows, position = self._blocks.ended(rank)
+        if not len(rows):
             return {}
-        position = position_of_run[self._column(_RUN)]
-        events = np.flatnonzero(position >= 0)
-        events = events[_order_of(position[events])]
-        group = self._column(_GROUP)[events]
+        group = self._columns[_GROUP][rows]
         if len(self._labels) > 1:
             order = _order_of(group)
-            events, group = events[order], group[order]
-        ends = np.cumsum(np.bincount(group, minlength=len(self._labels)))
-        position, step = position[events], self._column(_STEP)[events]
-        values = {name: self._column(column)[events] for column, name in self._inputs.items()}
+            rows, position, group = rows[order], position[order], group[order]
+        counts = np.bincount(group)
+        ends = np.cumsum(counts)
+        steps = self._columns[_STEP][rows]
+        values = {name: self._columns[column][rows] for column, name in self._inputs.items()}
+        labels = list(self._labels)
         result: dict[Labels, Happened] = {}
-        first = 0
-        for labels, end in zip(self._labels, ends.tolist(), strict=True):
-            if end > first:
-                part = slice(first, end)
-                of_group = {name: narrowed(column[part]) for name, column in values.items()}
-                result[labels] = Happened.of(position[part], step[part], of_group)
-            first = end
+        for number in np.flatnonzero(counts).tolist():
+            part = slice(ends[number] - counts[number], ends[number])
+            of_group = {name: narrowed(column[part]) for name, column in values.items()}
+            result[labels[number]] = Happened.of(position[part], steps[part], of_group)
         return result
 
-    def keep_running(self, env_of_run: Array) -> None:
-        """Forget the events of all episodes but the running ones.
+    def drop_ended(self) -> None:
+        """Forget the events of the ended episodes."""
+        rows = self._blocks.free_ended()
+        self._length = int(self._blocks.counts.sum())
+        self._forget(rows)
+        if len(self._labels) > max(self._most_labels, self._length // 8):
+            self._forget_labels()
 
-        Args:
-            env_of_run: [R] environment whose running episode has this number, -1 if it is not running.
-        """
+    def _forget(self, rows: Array) -> None:
+        """Forget the objects in rows, and the types of all values if no events are left."""
         if not self._length:
+            self._columns = {}
             return
-        env = env_of_run[self._column(_RUN)]
-        kept = np.flatnonzero(env >= 0)
-        columns = {column: narrowed(self._column(column)[kept]) for column in self._columns}
-        numbers, columns[_GROUP] = np.unique(columns[_GROUP], return_inverse=True)
-        columns[_RUN] = env[kept]
-        labels = list(self._labels)
-        self._clear()
-        if len(kept):
-            self._labels = {labels[number]: place for place, number in enumerate(numbers.tolist())}
-            self._columns = columns
-            self._length = len(kept)
+        for column in self._columns.values():
+            if column.dtype == object:
+                column[rows] = None
+
+    def _forget_labels(self) -> None:
+        """Forget the labels of groups without events; call it when no ended episode is waiting."""
+        if not self._length:
+            self._labels = {}
+            self._most_labels = _FEW_LABELS
+            return
+        rows, _ = self._blocks.running()
+        group = self._columns[_GROUP]
+        has_events = np.bincount(group[rows], minlength=len(self._labels)) > 0
+        new_numbers = np.cumsum(has_events) - 1
+        group[rows] = new_numbers[group[rows]]
+        kept = [labels for labels, number in self._labels.items() if has_events[number]]
+        self._labels = {labels: number for number, labels in enumerate(kept)}
+        self._most_labels = max(_FEW_LABELS, 2 * len(kept))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the events; call it after `keep_running`."""
-        columns = {column: self._column(column).copy() for column in self._columns}
+        """Return the events of the running episodes; call it when no ended episode is waiting."""
+        self._forget_labels()
+        rows, envs = self._blocks.running()
+        columns = {column: narrowed(values[rows]) for column, values in self._columns.items()}
+        columns[_RUN] = envs
         return {"labels": [list(labels) for labels in self._labels], "columns": columns}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
+        """Restore the result of `state_dict`.
+
+        Raises:
+            ValueError: The values of an input are missing.
+        """
+        columns = {column: np.asarray(values) for column, values in state["columns"].items()}
+        groups = [tuple(labels) for labels in state["labels"]]
+        values = self._saved_values(columns)
         self._clear()
-        self._labels = {tuple(labels): place for place, labels in enumerate(state["labels"])}
-        self._columns = {column: np.array(values) for column, values in state["columns"].items()}
-        self._length = len(self._columns[_RUN])
+        self.append(groups, columns[_GROUP], columns[_RUN], columns[_STEP], values)
 
     def load_rows(self, labels: Labels, state: Mapping[str, Any]) -> None:
         """Add the events of one group from a checkpoint of version 0.2 or earlier.
@@ -129,11 +183,29 @@ class EventLog:
             labels: The group.
             state: `counts`, [N] number of events of each environment, and `columns`, their values, one environment
                 after the other.
+
+        Raises:
+            ValueError: The values of an input are missing.
         """
-        counts = np.asarray(state["counts"])
-        env = np.repeat(np.arange(len(counts)), counts)
-        values = {name: np.asarray(state["columns"][column]) for column, name in self._inputs.items()}
-        self.append([labels], np.zeros(len(env), np.int64), env, np.asarray(state["columns"][_STEP]), values)
+        columns = {column: np.asarray(values) for column, values in state["columns"].items()}
+        envs = np.repeat(np.arange(self._n_envs), np.asarray(state["counts"]))
+        group = np.zeros(len(envs), np.int64)
+        self.append([labels], group, envs, columns[_STEP], self._saved_values(columns))
+
+    def _saved_values(self, columns: Mapping[str, Array]) -> dict[str | None, Array]:
+        """Return the values of the inputs in a checkpoint, without those of earlier inputs.
+
+        Raises:
+            ValueError: Those of an input are missing.
+        """
+        for column, name in self._inputs.items():
+            if column not in columns:
+                topic = topic_name(self._declaration.topic)
+                missing = "all attributes together" if name is None else repr(name)
+                event = f"the event {self._declaration.name!r} of {topic}"
+                fault = f"the saved statistics of {event} have no values of {missing}"
+                raise ValueError(f"{fault}; resume with the code that saved it")
+        return {name: columns[column] for column, name in self._inputs.items()}
 
 
 def _order_of(numbers: Array) -> Array:
@@ -141,15 +213,3 @@ def _order_of(numbers: Array) -> Array:
     if len(numbers) and numbers.max() <= np.iinfo(np.uint16).max:  # sorted in linear time
         numbers = numbers.astype(np.uint16)
     return np.argsort(numbers, kind="stable")
-
-
-def _extended(column: Array, length: int, more: Array) -> Array:
-    """Write values after the first `length` rows of a column; return the column, or a larger one."""
-    used, more = as_one_kind(column[:length], more)
-    n_rows = length + len(more)
-    if used.dtype != column.dtype or used.shape[1:] != column.shape[1:] or n_rows > len(column):
-        capacity = max(_FIRST_CAPACITY, n_rows, 2 * len(column))
-        column = np.zeros((capacity, *used.shape[1:]), used.dtype)
-        column[:length] = used
-    column[length:n_rows] = more
-    return column

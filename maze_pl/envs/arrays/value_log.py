@@ -66,7 +66,7 @@ class ValueLog:
             self.lengths += 1
             return
         envs = np.arange(self._n_envs) if isinstance(which, slice) else which
-        places = self.lengths[envs] + _number_of_earlier(envs)
+        places = self.lengths[envs] + number_of_earlier(envs)
         self._reserve(int(places.max()) + 1)
         for name, array in values.items():
             self.columns[name][places, envs] = array
@@ -174,7 +174,7 @@ class ValueLog:
         return log
 
 
-def _number_of_earlier(envs: Array) -> Array:
+def number_of_earlier(envs: Array) -> Array:
     """Number of earlier occurrences of each entry, [n]."""
     if len(envs) < 2 or (np.diff(envs) > 0).all():
         return np.zeros(len(envs), np.int64)

@@ -105,7 +105,7 @@ class TensorOrders:
             is_first = (places == index[:, None])[..., None]
             is_second = (places == demand.n_raw_pieces + number)[None, :, None]
             pieces = torch.where(is_first, first[:, None], torch.where(is_second, second[:, None], pieces))
-        order = numbers[:, 2 * n_cuts : 2 * n_cuts + length].argsort(1)
+        order = numbers[:, 2 * n_cuts : 2 * n_cuts + length].argsort(dim=1, stable=True)
         pieces = pieces.gather(1, order[..., None].expand(-1, -1, 2))
         if not demand.rotate:
             return pieces

@@ -89,7 +89,10 @@ class JobShopArrayEnvironment(ArrayFormEnv):
         return ArrayStep({0: self._observation})
 
     def _start(self, which: Array, seeds: Array) -> None:
-        """Draw instances and observe them; an episode needs random numbers for its instance only."""
+        """Draw instances and observe them; an episode needs random numbers for its instance only.
+
+        Instances are drawn one after the other, as a source may use the generator of an episode in any way.
+        """
         instances = []
         for env, seed in zip(which.tolist(), seeds.tolist(), strict=True):
             instance, self._source[env] = draw_one(self.sources, np.random.default_rng(seed))

@@ -54,8 +54,8 @@ class ObservationConversion(ObservationConversionInterface):
     `improved_savings_routes` when an episode starts, and again from the current state whenever a
     vehicle leaves them or returns to the depot:
 
-        18 1 if they go from x to j; where x is the depot, if they begin or end at j and no vehicle
-        is under way on them 19 1 if x and j are in one of these routes
+        18 1 if they go from x to j; where x is the depot, if they begin or end at j and no vehicle is under way on them
+        19 1 if x and j are in one of these routes
 
     At the depot, the direction is that to the mean place of all unserved customers. Numbers 7 and 8
     are 0 without such a customer. Summary: unserved share of customers; loads (unserved demand / Q)

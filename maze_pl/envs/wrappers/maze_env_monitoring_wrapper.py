@@ -19,7 +19,7 @@ from maze_pl.envs.monitored_values import (
     observation_key,
     reward_key,
 )
-from maze_pl.envs.structured_env import Action, Array, Observation, StepParts, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrappers.sampling_wrapper import SamplingWrapper, Shown
 from maze_pl.events import EventRecord, Subscriber, topics
 from maze_pl.events.display import require_matplotlib
@@ -39,9 +39,6 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
     continuous ones.
 
     Only a random sample is logged, the same for the same seed: 50 acts of an episode, 64 numbers of
-    a larger observation, and 100 episodes of an epoch. The values that pass through are left
-    unchanged. Logging that is switched off costs nothing; if all of it is, steps bypass this
-    wrapper.
 
     Args:
         env: The environment to wrap.
@@ -51,6 +48,9 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     Raises:
         ImportError: Actions are to be logged, and matplotlib is missing.
+
+    Attributes:
+        logs_nothing: Whether all logging is off, so that everything is passed on as if this wrapper were missing.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -75,14 +75,17 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
             require_matplotlib("action_logging=True")
         self.observation_logging, self.action_logging = observation_logging, action_logging
         self._rewards = _Rewards() if reward_logging else None
+        self.logs_nothing = not (observation_logging or action_logging or reward_logging)
         self._choices: dict[StepKey, list[LoggedChoice]] = {}
-        if action_logging:
-            self._choices = {key: list(logged_choices(key, space)) for key, space in env.action_spaces_dict.items()}
         super().__init__(env, size=N_ACTS)
         if self._rewards is not None:
             env.pubsub.register_subscriber(self._rewards)
-        elif not observation_logging and not action_logging:
-            self.step, self.reset = env.step, env.reset  # type: ignore[method-assign]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
+        """Start an episode and its sample."""
+        if self.logs_nothing:
+            return self.env.reset(seed=seed, options=options)
+        return super().reset(seed=seed, options=options)
 
     def _begin(self, observation: Observation) -> None:
         super()._begin(observation)
@@ -90,10 +93,15 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     def step(self, action: Action) -> StepResult:
         """Record the act if it is sampled, step, and record the reward."""
+        if self.logs_nothing:
+            return self.env.step(action)
         return self._with_reward(super().step(action))
 
     def step_in_parts(self, action: Action) -> StepParts:
         """Perform `step` as a generator."""
+        if self.logs_nothing:
+            result: StepResult = yield action
+            return result
         return self._with_reward((yield from super().step_in_parts(action)))
 
     def _with_reward(self, result: StepResult) -> StepResult:
@@ -114,6 +122,8 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
     def watch(self, step_key: StepKey, observation: Observation, action: Action) -> Iterator[Shown]:
         """Yield the action, and the observation that led to it, before and after processing."""
         if self.action_logging:
+            if step_key not in self._choices:  # not before, as inner wrappers may be taken out
+                self._choices[step_key] = list(logged_choices(step_key, self.env.action_spaces_dict[step_key]))
             for choice in self._choices[step_key]:
                 value = action[choice.head]
                 yield choice.key, value if choice.position is None else np.ravel(value)[choice.position]

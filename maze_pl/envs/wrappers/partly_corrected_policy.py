@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
+from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.rule_heads import require_heads
 from maze_pl.core.spaces import no_value
 from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.arrays.array_wrapper_statistics import array_wrappers_of
+from maze_pl.envs.arrays.observation_array_wrapper import ObservationArrayWrapper
 from maze_pl.envs.arrays.residual_action_array_wrapper import ResidualActionArrayWrapper
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.corrected_rule import SUFFIX
 from maze_pl.envs.structured_env import StructuredEnv
-from maze_pl.envs.wrapper import wrappers_of
+from maze_pl.envs.wrapper import ObservationWrapper, wrappers_of
 from maze_pl.envs.wrappers.residual_action_wrapper import ResidualActionWrapper
+from maze_pl.envs.wrappers.sorted_spaces_wrapper import SortedSpacesWrapper
 
 if TYPE_CHECKING:
     import torch
 
+_Correcting = ResidualActionWrapper | ResidualActionArrayWrapper
+_Changing = ObservationWrapper | ObservationArrayWrapper
 
-class PartlyCorrectedPolicy(MazeStatePolicy):
+
+class PartlyCorrectedPolicy:
     """Corrects nothing, and plays what the rule does in the heads that are not corrected.
 
-    For these, the rule observes what is observed outside of the wrappers.
+    The rule acts deterministically, as in the wrapper. It observes what is observed outside of all
+    wrappers. `PartlyCorrectedStatePolicy` is for rules that use the state of the simulation.
 
     Args:
         env: The environment with its wrappers.
 
     Raises:
-        ValueError: No wrapper corrects a rule, or other wrappers replace its heads.
+        ValueError: No wrapper corrects a rule, other wrappers replace its heads, or wrappers around
+            it change the observations of a rule that does not use the state.
     """
 
     def __init__(self, env: StructuredEnv) -> None:
-        wrapper = _correcting(env)
+        outer, wrapper = _correcting(env)
         self.rule = wrapper.rule
+        changing = [other for other in outer if _changes_observations(other)]
+        if changing and not self.rule.reads_state:
+            names = [type(other).__name__ for other in changing]
+            rule, corrected = type(self.rule.rule).__name__, sorted(self.rule.scales)
+            fault = f"{names} around ResidualActionWrapper change the observations"
+            remedy = f"put them inside of it, correct all heads instead of {corrected}"
+            raise ValueError(
+                "the rule without corrections cannot be played: "
+                f"{fault} from which {rule} decides all heads; {remedy}, or write a MazeStatePolicy"
+            )
         self._action_spaces_dict = dict(wrapper.action_spaces_dict)
         for key, space in env.action_spaces_dict.items():
             require_heads(self, space, self._action_spaces_dict[key].spaces)
@@ -64,7 +82,7 @@ class PartlyCorrectedPolicy(MazeStatePolicy):
         if not others:
             return PolicyStep(action)
         rule = self.rule.rule
-        given = rule.act(batch, deterministic=deterministic, temperature=temperature, generator=generator).action
+        given = rule.act(batch, deterministic=True).action  # as the wrapper asks it
         for head in sorted(others):
             if head not in given or no_value(heads[head], given[head], n):
                 fault = f"{type(rule).__name__} gives no value of {heads[head]} to {head!r} in sub-step {key!r}"
@@ -73,18 +91,33 @@ class PartlyCorrectedPolicy(MazeStatePolicy):
         return PolicyStep(action)
 
 
-def _correcting(env: StructuredEnv) -> ResidualActionWrapper | ResidualActionArrayWrapper:
-    """Return the outermost wrapper that corrects a rule, in the form for single episodes or for arrays.
+def _correcting(env: StructuredEnv) -> tuple[Sequence[object], _Correcting]:
+    """Return the outermost wrapper that corrects a rule, after the wrappers around it.
 
     Raises:
         ValueError: There is none.
     """
+    outer: list[object] = []
     for wrapper in wrappers_of(env):
         if issubclass(type(wrapper), ResidualActionWrapper):
-            return wrapper  # type: ignore[return-value]
+            return outer, wrapper  # type: ignore[return-value]
+        outer.append(wrapper)
     inner: Any = env
     if isinstance(inner.unwrapped, ArrayMazeEnv):
         for array_wrapper in array_wrappers_of(inner.unwrapped.array_env):
             if isinstance(array_wrapper, ResidualActionArrayWrapper):
-                return array_wrapper
+                return outer, array_wrapper
+            outer.append(array_wrapper)
     raise ValueError(f"no wrapper of {name_of(env)} corrects a rule; play the rule itself")
+
+
+def _changes_observations(wrapper: Any) -> bool:
+    """True if a wrapper may change observations, or does not pass all of them on."""
+    kind = type(wrapper)  # isinstance would see through to inner wrappers
+    if issubclass(kind, _Changing) and not issubclass(kind, SortedSpacesWrapper):
+        return True
+    outer_spaces = wrapper.observation_spaces_dict
+    for key, inner in wrapper.env.observation_spaces_dict.items():
+        if any(outer_spaces[key].spaces.get(name) != space for name, space in inner.spaces.items()):
+            return True
+    return False

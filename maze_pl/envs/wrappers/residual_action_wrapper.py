@@ -36,7 +36,8 @@ class ResidualActionWrapper(ActionWrapper):
     Each corrected Box head is replaced by a head `<head>_correction` in [-1, 1]; other heads stay.
     Residual policy learning (Silver et al. 2018, arXiv:1812.06298; Johannink et al. 2019,
     arXiv:1812.03201). The `heuristic` of the wrapped environment plays the rule without corrections;
-    where heads are not corrected, the rule must give actions to these, too.
+    where heads are not corrected, the rule must give actions to these, too, and wrappers around this
+    one must not change what it observes.
 
     The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no state
     between acts. A `MazeStatePolicy` also gets the state of the simulation.
@@ -101,6 +102,8 @@ class ResidualActionWrapper(ActionWrapper):
         heads = {head for space in self.env.action_spaces_dict.values() for head in space.spaces}
         if heads == self.rule.scales.keys():
             return "maze_pl.envs.wrappers.no_correction_policy.NoCorrectionPolicy"
+        if self.rule.reads_state:
+            return "maze_pl.envs.wrappers.partly_corrected_state_policy.PartlyCorrectedStatePolicy"
         return "maze_pl.envs.wrappers.partly_corrected_policy.PartlyCorrectedPolicy"
 
     def action(self, action: Action) -> Action:

@@ -65,7 +65,7 @@ class StepSkipWrapper(Wrapper):
             raise ValueError(
                 "StepSkipWrapper needs a fixed number of agents: their ends in skipped steps would go unnoticed"
             )
-        self.n_steps = n_steps
+        self.n_steps, self.skip_mode = n_steps, skip_mode
         self._given_noops = self._checked(noop_actions or {})
         self._noops = {key: self._noop(key) for key in env.agent_counts_dict} if skip_mode == "noop" else {}
         self._acted: list[ActorID] = []  # actors of the decided environment step

@@ -10,7 +10,13 @@ import torch
 
 from maze_pl.envs.arrays import ArrayEvent, ArrayEvents
 from maze_pl.envs.arrays.event_columns import column_of, groups_of
-from maze_pl.events import RewardShareEvents
+from maze_pl.events import (
+    RewardShareEvents,
+    define_episode_stats,
+    define_epoch_stats,
+    define_stats_grouping,
+    define_step_stats,
+)
 
 
 def topic_of(n_envs: int | None = 3) -> tuple[ArrayEvents, Any]:
@@ -89,6 +95,48 @@ def test_groups_are_found_in_one_pass() -> None:
     assert all(places.tolist() == list(range(number, 1000, 100)) for number, places in enumerate(groups.values()))
 
 
+class Routes:
+    @define_epoch_stats(np.mean)
+    @define_episode_stats(sum)
+    @define_step_stats(len)
+    @define_stats_grouping("start", "end")
+    def driven(self, start: Any, end: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (np.array([2, 1, 2, 1]), "b", {("2", "b"): [0, 2], ("1", "b"): [1, 3]}),
+        (
+            np.array([2, 1, 2, 2]),
+            np.array(["x", "y", "x", "y"]),
+            {("2", "x"): [0, 2], ("1", "y"): [1], ("2", "y"): [3]},
+        ),
+        ([1, True, 1, "1"], "b", {("1", "b"): [0, 2, 3], ("True", "b"): [1]}),
+        (
+            [1, True, 1, True],
+            np.array([0.0, -0.0, 0.5, 0.5]),
+            {
+                ("1", "0.0"): [0],
+                ("True", "0.0"): [1],
+                ("1", "0.5"): [2],
+                ("True", "0.5"): [3],
+            },
+        ),
+    ],
+)
+def test_groups_are_those_of_equal_labels_in_the_order_of_their_first_events(
+    start: Any, end: Any, expected: dict[tuple[str, ...], list[int]]
+) -> None:
+    events = ArrayEvents()
+    events.n_envs = 4
+    events.create_event_topic(Routes).driven(np.arange(4), start=start, end=end)
+    (event,) = events.drain()
+    found = {labels: places.tolist() for labels, places in groups_of(event) if places is not None}
+    assert found == expected
+    assert list(found) == list(expected)
+
+
 @pytest.mark.parametrize("value", [[1, "a"], [None, 2], [np.float32(0.5), "c"]])
 def test_values_of_different_kinds_stay_as_they_are(value: list[Any]) -> None:
     assert column_of(fired(np.array([0, 2]), name="fuel", value=value), "value").tolist() == value
@@ -149,9 +197,33 @@ def test_values_for_other_environments_are_refused(value: Any) -> None:
         fired(np.array([0, 2]), name="fuel", value=value)
 
 
-def test_values_of_different_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"the values of value of RewardShareEvents\.share have different shapes"):
-        fired(np.array([0, 2]), name="fuel", value=[[1.0], [1.0, 2.0]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [(1, 2), (3, 4)],
+        [None, (1, 2)],
+        [(1,), (1, 2)],
+        [[1.0], [1.0, 2.0]],
+        [[1, 2], [3, 4]],
+        [{1}, {2}],
+        [b"a\0", b"b"],
+    ],
+)
+def test_values_that_are_neither_numbers_nor_texts_stay_what_they_are(value: list[Any]) -> None:
+    column = column_of(fired(np.array([0, 2]), name="fuel", value=value), "value")
+    assert column.shape == (2,)
+    assert column.tolist() == value
+    assert [type(entry) for entry in column.tolist()] == [type(entry) for entry in value]
+
+
+def test_arrays_and_tensors_in_a_list_are_stacked_if_they_have_one_shape() -> None:
+    which = np.array([0, 2])
+    same = column_of(fired(which, name="fuel", value=[np.ones(2), torch.zeros(2)]), "value")
+    assert same.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    single = column_of(fired(which, name="fuel", value=[torch.tensor(1.5), np.array(2.0)]), "value")
+    assert single.dtype == np.float64 and single.tolist() == [1.5, 2.0]
+    different = column_of(fired(which, name="fuel", value=[np.ones(1), np.ones(2)]), "value")
+    assert [entry.tolist() for entry in different] == [[1.0], [1.0, 1.0]]
 
 
 def test_masks_of_environments_on_a_device_stay_tensors() -> None:
@@ -159,5 +231,5 @@ def test_masks_of_environments_on_a_device_stay_tensors() -> None:
     mask, value = torch.tensor([True, False]), torch.tensor([1.0, 2.0])
     topic.share(mask, name="fuel", value=value)
     (event,) = events.drain()
-    assert event.which is mask
-    assert event.attributes["value"] is value
+    assert isinstance(event.which, torch.Tensor) and event.which.tolist() == [True, False]
+    assert isinstance(event.attributes["value"], torch.Tensor) and event.attributes["value"].tolist() == [1.0, 2.0]

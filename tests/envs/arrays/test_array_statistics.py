@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -160,6 +161,20 @@ def whole_then_half(step: int) -> list[Firing]:
     return [([0, 1, 0], {"value": step if step % 2 else np.array([0.5, -0.0, step])})]
 
 
+def places(step: int) -> list[Firing]:
+    """Tuples, of which those of two environments are equal."""
+    return [([0, 1, 1], {"value": [(step, 1), (step, 1), (0, 1)]}), ([2], {"value": [None if step % 2 else (1,)]})]
+
+
+def n_different(values: list[Any]) -> float:
+    return float(len(set(values)))
+
+
+def routes(step: int) -> list[Firing]:
+    """Texts that become longer."""
+    return [([0, 2], {"value": ["-".join(map(str, range(step + 1))), "a\0"]})]
+
+
 def sizes(values: list[Any]) -> float:
     return float(sum(np.size(value) for value in values))
 
@@ -179,6 +194,8 @@ REDUCED: list[tuple[Fire, Any, Any]] = [
     *[(growing, step, episode) for step, episode in ((None, None), (sizes, sum), (None, sizes), (np.sum, np.max))],
     *[(number_then_vector, step, episode) for step, episode in ((None, None), (sum, sum), (sizes, None))],
     (text_and_number, n_texts, sum),
+    *[(places, n_different, episode) for episode in (sum, max)],
+    *[(routes, step, sum) for step in (n_texts, n_different, len)],
     (text_and_number, len, sum),
     *[(large, step, episode) for step in (sum, max, None) for episode in (sum, max)],
     *[(large_sums, step, sum) for step in (sum, max, None)],
@@ -259,6 +276,63 @@ def test_groups_and_busy_environments_take_memory_for_their_events_only() -> Non
     assert len(log) == 0 and not log._columns
 
 
+def test_texts_take_memory_for_their_lengths_only() -> None:
+    arrays = Arrays(topic_of(n_texts, sum))
+    arrays.play(lambda step: [([0, 1], {"value": ["x" * 10 * step] * 2})], range(0, 63 * N_STEPS, N_STEPS))
+    (log,) = arrays.statistics._events.values()
+    assert len(log) == 2 * 63
+    assert sum(column.nbytes for column in log._columns.values()) <= 3 * 256 * 8, "numbers, and references to texts"
+
+
+def test_staggered_episodes_take_memory_for_the_running_ones_only() -> None:
+    def fire(step: int) -> list[Firing]:
+        return [([0, 1, 2], {"kind": np.arange(3) + 3 * (step // N_STEPS), "value": 1.0})]
+
+    arrays = Arrays(Kinds)
+    for first in range(0, 200 * N_STEPS, N_STEPS):
+        arrays.play(fire, range(first, first + N_STEPS - 1))
+        which = np.array([first // N_STEPS % N_ENVS])
+        length = arrays.statistics.n_steps[which].copy()
+        arrays.statistics.end_episodes(which, length, {}, None, {})
+        arrays.statistics.episode[which] += 1
+        batch = arrays.statistics.drain([Kinds])
+        assert sum(column.values.sum() for column in batch.statistics.values()) == length
+    (log,) = arrays.statistics._events.values()
+    assert len(log) == arrays.statistics.n_steps.sum()
+    assert all(len(column) <= 64 for column in log._columns.values())
+    assert len(log._labels) <= 64 + 3, "of 600 groups, most have no events now"
+
+
+def test_a_drain_does_not_touch_the_events_of_running_episodes() -> None:
+    topic = topic_of(sum, sum)
+    arrays = Arrays(topic)
+    arrays.play(lambda step: [([0, 1, 1], {"value": float(step)})], range(3))
+    arrays.statistics.end_episodes(np.array([0]), np.array([3]), {}, None, {})
+    (log,) = arrays.statistics._events.values()
+    column = log._columns["value value"]
+    rows, running = log._blocks.running()
+    column[rows] = np.nan
+    (ended,) = arrays.statistics.drain([topic]).statistics.values()
+    assert ended.values.tolist() == [3.0]
+    assert log._columns["value value"] is column and running.tolist() == [1] * 6
+
+
+def test_objects_of_ended_episodes_are_let_go() -> None:
+    class Thing:
+        pass
+
+    arrays = Arrays(topic_of(None, sizes))
+    things = [Thing(), Thing()]
+    known = [weakref.ref(thing) for thing in things]
+    arrays.play(lambda _: [([0, 1], {"value": things})], [0])
+    things.clear()
+    arrays.statistics.end_episodes(np.array([0]), np.array([1]), {}, None, {})
+    arrays.statistics.drain([])
+    assert [reference() is None for reference in known] == [True, False]
+    arrays.statistics.drop_running(np.array([1]))
+    assert known[1]() is None
+
+
 def test_abandoned_episodes_are_left_out_and_forgotten() -> None:
     topic = topic_of(sum, sum)
     arrays = Arrays(topic)
@@ -283,6 +357,47 @@ def test_a_checkpoint_continues_the_episodes(fire: Fire) -> None:
     other.statistics.episode[...] = arrays.statistics.episode
     expected = arrays.play(fire, STEPS[6:])
     assert_equal_episodes(topic, other.play(fire, STEPS[6:]), sorted(expected, key=lambda one: one.env_index))
+
+
+def topic_with(*inputs: str) -> type:
+    """A topic of the same name, with a step statistic of each of these inputs."""
+
+    class Edited:
+        def fired(self, one: float, other: float) -> None: ...
+
+    for name in inputs:
+        define_step_stats(sum, input_name=name, output_name=name)(Edited.fired)
+        define_episode_stats(sum, input_name=name, output_name=name)(Edited.fired)
+        define_epoch_stats(np.mean, input_name=name, output_name=name)(Edited.fired)
+    return Edited
+
+
+def fire_both(step: int) -> list[Firing]:
+    return [([0, 1], {"one": float(step), "other": 10.0})]
+
+
+def test_a_checkpoint_continues_without_a_statistic_that_was_removed() -> None:
+    arrays, other = Arrays(topic_with("one", "other")), Arrays(topic_with("one"))
+    arrays.play(fire_both, STEPS[:2])
+    other.statistics.load_state_dict(arrays.statistics.state_dict(), [other.topic])
+    other.play(fire_both, STEPS[2:3])
+    other.statistics.end_episodes(np.array([0]), np.array([3]), {}, None, {})
+    batch = other.statistics.drain([other.topic])
+    found = {key[2]: column.values.tolist() for key, column in batch.statistics.items()}
+    assert found == {"one": [3.0]}
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_checkpoint_without_the_values_of_a_new_statistic_is_refused(is_old: bool) -> None:
+    arrays, other = Arrays(topic_with("one")), Arrays(topic_with("one", "other"))
+    arrays.play(fire_both, STEPS[:2])
+    state = arrays.statistics.state_dict()
+    if is_old:
+        log = {"counts": np.array([1, 0, 0]), "columns": {"step": np.array([0]), "value one": np.array([0.5])}}
+        state["events"] = [{**state["events"][0], "labels": [], "log": log}]
+    fault = r"the event 'fired' of \S+Edited have no values of 'other'; resume with the code that saved it"
+    with pytest.raises(ValueError, match=fault):
+        other.statistics.load_state_dict(state, [other.topic])
 
 
 def test_a_checkpoint_of_version_0_2_continues_the_episodes() -> None:

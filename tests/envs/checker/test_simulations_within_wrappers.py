@@ -12,7 +12,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs import ActionConversionInterface, CoreEnv, GymMazeEnv, MazeEnv, ObservationConversionInterface
 from maze_pl.envs.checker import check_env
-from maze_pl.envs.wrappers import TimeLimitWrapper
+from maze_pl.envs.wrappers import MazeEnvMonitoringWrapper, TimeLimitWrapper
 
 
 class Prices(gymnasium.Env[Any, Any]):
@@ -132,3 +132,36 @@ def test_without_a_measurement_alone_the_speed_within_the_wrappers_is_reported()
     assert errors and "converted twice" in errors[0], str(report)
     assert speed.verdict == "ok" and "acts per second within LogStatsWrapper" in speed.explanation, str(report)
     assert "alone" not in speed.explanation
+
+
+class Spoiling(OnceEach):
+    """Changes the states that it converts."""
+
+    def maze_to_space(self, maze_state: Any) -> Any:
+        maze_state["number"] += 1
+        return {"number": np.array([maze_state["number"]], np.float32)}
+
+
+class OpenCounter(Counter):
+    """Has states that can be changed."""
+
+    def step(self, maze_action: Any) -> Any:
+        _, *rest = super().step(maze_action)
+        return self.get_maze_state(), *rest
+
+    def reset(self) -> Any:
+        super().reset()
+        return self.get_maze_state()
+
+    def get_maze_state(self) -> Any:
+        return {"number": self.number}
+
+
+def test_conversions_are_checked_within_monitoring_that_is_off() -> None:
+    def make() -> Any:
+        env: Any = MazeEnv(OpenCounter(), {0: Pushed()}, {0: Spoiling()})
+        return MazeEnvMonitoringWrapper(env, False, False, False)
+
+    report = check_env(make, n_steps=50)
+    errors = [line.explanation for line in report.lines if line.verdict == "error" and line.name == "conversions"]
+    assert errors and "Spoiling.maze_to_space changes the state that it receives" in errors[0], str(report)

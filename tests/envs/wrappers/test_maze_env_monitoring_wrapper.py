@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, SequentialVectorEnv, SubprocVectorEnv, Wrapper, wrappers_of
 from maze_pl.envs.wrappers import (
+    DiscretizeActionsWrapper,
     LogStatsWrapper,
     MazeEnvMonitoringWrapper,
     ObservationVisualizationWrapper,
@@ -193,7 +194,7 @@ def test_kinds_of_logging_that_are_off_compute_and_keep_nothing() -> None:
     assert kinds == {"reward_original", "reward_processed"}
 
 
-def test_where_nothing_is_watched_steps_do_not_pass_through() -> None:
+def test_where_nothing_is_watched_vectors_step_the_simulation_directly() -> None:
     def unwatched() -> Any:
         return MazeEnvMonitoringWrapper(GymMazeEnv("CartPole-v1"), False, False, False)
 
@@ -205,7 +206,6 @@ def test_where_nothing_is_watched_steps_do_not_pass_through() -> None:
     result = env.step({"action": 1})
     for copied in (other, sent):
         assert copied.env is not env.env
-        assert copied.step == copied.env.step
         np.testing.assert_equal(copied.step({"action": 1}), result)
     vectors = [SequentialVectorEnv([make] * 2, seed=4) for make in (unwatched, lambda: GymMazeEnv("CartPole-v1"))]
     for vector in vectors:
@@ -218,6 +218,23 @@ def test_where_nothing_is_watched_steps_do_not_pass_through() -> None:
     one, other = (vector.drain_summaries() for vector in vectors)
     assert one
     np.testing.assert_equal(*([summary.statistics for summary in summaries] for summaries in (one, other)))
+
+
+def test_wrappers_inside_of_a_monitor_can_be_taken_out_later() -> None:
+    for kinds in ((), (OBSERVATION, ACTION, REWARD)):
+        flags = {kind: kind in kinds for kind in (OBSERVATION, ACTION, REWARD)}
+        simulation = GymMazeEnv("Pendulum-v1")
+        split = DiscretizeActionsWrapper(simulation, {"action": {"num_bins": 5}})
+        env = MazeEnvMonitoringWrapper(Doubled(split), **flags)
+        env.env = simulation  # as for bundles, which contain the two others
+        other = GymMazeEnv("Pendulum-v1")
+        np.testing.assert_equal(env.reset(seed=1), other.reset(seed=1))
+        action = {"action": np.array([0.3], np.float32)}
+        np.testing.assert_equal(env.step(action), other.step(action))
+        parts = env.step_in_parts(action)
+        assert next(parts) == action
+        shown = {key[1] for key in env.end_episode() if key[0] == "ActionEvents"}
+        assert shown == ({"continuous_action"} if kinds else set())
 
 
 def test_watching_leaves_what_happens_as_it_is() -> None:

@@ -13,8 +13,16 @@ from gymnasium import spaces
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
-from maze_pl.envs.wrappers import DiscretizeActionsWrapper, ResidualActionWrapper, TimeLimitWrapper
+from maze_pl.envs.wrapper import ObservationWrapper
+from maze_pl.envs.wrappers import (
+    DiscretizeActionsWrapper,
+    ObservationNormalizationWrapper,
+    ResidualActionWrapper,
+    SortedSpacesWrapper,
+    TimeLimitWrapper,
+)
 from maze_pl.envs.wrappers.partly_corrected_policy import PartlyCorrectedPolicy
+from maze_pl.envs.wrappers.partly_corrected_state_policy import PartlyCorrectedStatePolicy
 from maze_pl.runs.rollout import rollout
 from tests.envs.arrays.yard import YardArrayEnv, make_yard
 from tests.envs.wrappers.environments import make_action_env
@@ -121,3 +129,53 @@ def test_environments_without_corrections_of_these_heads_are_refused() -> None:
     with pytest.raises(ValueError, match="PartlyCorrectedPolicy gives actions of"):
         PartlyCorrectedPolicy(bins)
     assert bins.heuristic_policy is not None
+
+
+class Scaled(ObservationWrapper):
+    def observation(self, observation: Any) -> Any:
+        return {name: value / 2 for name, value in observation.items()}
+
+
+class Randomised(YardRule):
+    """Plays a random plan unless it is to be deterministic."""
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        assert options == {"deterministic": True}, "both parts of an action come from one decision"
+        return super().act(batch)
+
+
+def test_a_stochastic_rule_is_asked_for_its_deterministic_actions() -> None:
+    expected = returns(make_yard, YardRule())
+    assert returns(make_yard, "heuristic", partial(CORRECTIONS, policy=Randomised())) == expected
+
+
+REFUSED = r"cannot be played: \['{}'\] around ResidualActionWrapper change the observations from which YardRule decides"
+
+
+@pytest.mark.parametrize("outer", [Scaled, ObservationNormalizationWrapper])
+def test_a_rule_whose_observations_are_changed_by_outer_wrappers_is_refused(outer: Any) -> None:
+    corrections = partial(CORRECTIONS, policy=YardRule())
+    with pytest.raises(ValueError, match=REFUSED.format(outer.__name__)):
+        returns(make_yard, "heuristic", corrections, outer)
+    assert returns(make_yard, "heuristic", corrections, SortedSpacesWrapper) == returns(make_yard, YardRule())
+
+
+def test_it_is_refused_in_arrays_too() -> None:
+    normalization = partial(ObservationNormalizationWrapper, default_statistics={"mean": 0.5, "std": 2.0})
+    wrappers = [partial(CORRECTIONS, policy=YardRule()), normalization]
+    with pytest.raises(ValueError, match=REFUSED.format("ObservationNormalizationArrayWrapper")):
+        returns(partial(make_wrapped_arrays, YardArrayEnv, wrappers), "heuristic")
+
+
+def test_a_rule_that_uses_states_may_have_other_observations() -> None:
+    env = Scaled(CORRECTIONS(make_yard(), policy=StateRule()))
+    assert env.heuristic_policy == f"{PartlyCorrectedStatePolicy.__module__}.PartlyCorrectedStatePolicy"
+    assert isinstance(PartlyCorrectedStatePolicy(env), MazeStatePolicy)
+
+
+def test_states_are_asked_for_only_if_the_rule_uses_them() -> None:
+    env: Any = CORRECTIONS(make_yard(), policy=YardRule())
+    assert not isinstance(PartlyCorrectedPolicy(env), MazeStatePolicy)
+    assert not ResidualActionWrapper(env, {"effort_correction": 0.1}).rule.reads_state
+    env = CORRECTIONS(make_yard(), policy=StateRule())
+    assert ResidualActionWrapper(env, {"effort_correction": 0.1}).rule.reads_state
