@@ -23,7 +23,8 @@ class EvaluationCheck(Callback):
     A calculator that declares its KPIs (`KpiCalculator.kpi_names`) rules out all others. Without a
     declaration, a KPI may be missing in some episodes, so that only an evaluation can prove that it
     does not exist, which then ends the run. In this case the first episodes of training show that
-    it probably does not.
+    it probably does not. Only then are episodes read before the end of an epoch, as those on a
+    device are waited for.
     """
 
     _is_waiting = False
@@ -42,7 +43,7 @@ class EvaluationCheck(Callback):
             consequence = "so it writes no best.ckpt"
             say(trainer, f"this run never evaluates its policy: {reason}; {consequence}")
             return
-        self._is_waiting = any(_kpi(callback) for callback in _callbacks(trainer))
+        self._is_waiting = any(_may_be_missing(trainer, callback) for callback in _callbacks(trainer))
         _tell_of_other_monitors(trainer)
 
     def on_train_batch_end(
@@ -55,7 +56,7 @@ class EvaluationCheck(Callback):
         known = sorted({name for summary in batch.summaries for name in summary.kpis})
         for callback in _callbacks(trainer):
             name = _kpi(callback)
-            if name and name not in known:
+            if name not in known and _may_be_missing(trainer, callback):
                 found = f"have the KPIs {', '.join(known)}" if known else "have no KPI"
                 hint = f"the first episodes of training {found}{suggestion(name, known)}"
                 say(trainer, f"{_monitoring(callback)}: {hint}")
@@ -79,12 +80,10 @@ def _tell_of_other_monitors(trainer: pl.Trainer) -> None:
 
 def _refuse_undeclared_kpis(trainer: pl.Trainer, data: EnvironmentDataModule) -> None:
     """Raise ValueError if a callback monitors a KPI that the environment does not have."""
-    known = data.kpi_names
-    if known is None:
-        return
     for callback in _callbacks(trainer):
         name = _kpi(callback)
-        if name and name not in known:
+        known = data.kpi_names_of(_source(callback)) if name else None
+        if known is not None and name not in known:
             found = f"has the KPIs {', '.join(known)}" if known else "has no KPI calculator"
             hint = f"the environment {found}{suggestion(name, known)}"
             raise ValueError(f"{_monitoring(callback)}: {hint}")
@@ -103,6 +102,26 @@ def _kpi(callback: Callback) -> str:
     if is_idle or is_follower or f"/{_KPI}" not in monitor:
         return ""
     return str(monitor.partition("/")[2].removeprefix(_KPI))
+
+
+def _source(callback: Any) -> str:
+    """Return the evaluator that a callback monitors, or "train"."""
+    return str(callback.monitor.partition("/")[0])
+
+
+def _may_be_missing(trainer: pl.Trainer, callback: Callback) -> bool:
+    """True if a callback monitors a KPI of the environment of training, which declares none."""
+    if not _kpi(callback) or _plays_other_env(trainer, callback):
+        return False
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    return not isinstance(data, EnvironmentDataModule) or data.kpi_names_of(_source(callback)) is None
+
+
+def _plays_other_env(trainer: pl.Trainer, callback: Callback) -> bool:
+    """True if a callback monitors an evaluator whose environment is not that of training."""
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    evaluator = getattr(data, "evaluators", {}).get(_source(callback))
+    return evaluator is not None and not evaluator.has_env_of_training
 
 
 def why_never_evaluated(trainer: pl.Trainer) -> str | None:

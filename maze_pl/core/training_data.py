@@ -100,6 +100,19 @@ class DeclaresKpis(Protocol):
         ...
 
 
+@runtime_checkable
+class DeclaresKpisOfEvaluators(Protocol):
+    """A data module whose evaluators may play environments with other KPIs."""
+
+    def kpi_names_of(self, source: str) -> tuple[str, ...] | None:
+        """Return the names of the KPIs of an evaluator, or those of training; None if they are not declared.
+
+        Args:
+            source: Name of an evaluator; others stand for training.
+        """
+        ...
+
+
 def requirements_of(module: object) -> DataRequirements:
     """Return what a module requires of its data; nothing if it declares nothing."""
     return module.data_requirements() if isinstance(module, Learner) else DataRequirements()

@@ -1,5 +1,6 @@
 """Data module of asynchronous actors: they collect continuously, and a queue limits the age of rollouts."""
 
+import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -41,7 +42,7 @@ class ActorDataModule(RolloutDataModule):
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
         wrappers: Callables that wrap the environment, the first one innermost.
-        num_actors: Actors on each rank.
+        num_actors: Actors on each rank; 0 means one per core.
         actors_batch_size: Rollouts per batch.
         queue_out_of_sync_factor: Size of the queue, in batches.
         n_envs_per_actor: Environments of each actor, which share one call of the policy. With an array
@@ -93,7 +94,8 @@ class ActorDataModule(RolloutDataModule):
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
-        check_count("num_actors", num_actors, 1)
+        check_count("num_actors", num_actors, 0)
+        num_actors = num_actors or len(os.sched_getaffinity(0))
         check_count("actors_batch_size", actors_batch_size, 1)
         check_count("queue_out_of_sync_factor", queue_out_of_sync_factor, 1)
         check_count("n_envs_per_actor", n_envs_per_actor, 1)
@@ -160,10 +162,16 @@ class ActorDataModule(RolloutDataModule):
         actors = [self._asked.popleft() for _ in range(self.actors_batch_size)]
         batch = [self._take(actor) for actor in actors]
         rollout = self._joined([one.result for one in batch], began)
-        rollout.env_index = torch.cat([torch.tensor(self._shards[actor]) for actor in actors])
+        if actors != list(range(self.num_actors)):
+            rollout.env_index = self._env_index(actors, rollout.rows.filled.device)
         lags = [self._players.version - one.version for one in batch]
         rollout.measures = {"lag": sum(lags) / len(lags), "lag_max": max(lags), "queue_fill": fill}
         return rollout
+
+    def _env_index(self, actors: list[int], device: torch.device) -> torch.Tensor:
+        """Return the numbers of the environments of some actors, [N] int64."""
+        shards = [self._shards[actor] for actor in actors]
+        return torch.cat([torch.arange(shard[0], shard[-1] + 1, device=device) for shard in shards])
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
         """Concatenate what actors have collected, and add their statistics to the current ones.

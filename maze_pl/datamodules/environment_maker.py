@@ -4,21 +4,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir, closing
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import definer_of
 from maze_pl.core.spec import Spec
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
 from maze_pl.envs.arrays.native_form import make_native_array_env, single_form
-from maze_pl.envs.building import make_wrapped, wrapper_stack
+from maze_pl.envs.building import make_frozen, make_wrapped, wrapper_stack
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.envs.wrappers.observation_normalization_wrapper import ObservationNormalizationWrapper
 from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any] | ArrayEnv
@@ -27,6 +29,22 @@ AnyVector = SequentialVectorEnv | SubprocVectorEnv
 
 SINGLE: Final = "use the form of the environment for single episodes"
 _BY_VALUE: Final = ("_env", "_env_wrappers", "_description")
+
+
+def require_callables(env: Any, wrappers: Any, owner: str = "") -> None:
+    """Refuse an environment or wrappers that cannot be called.
+
+    Args:
+        env: Builds one environment; None if there is none.
+        wrappers: Callables that wrap the environment; None if there are none.
+        owner: Owner of the options, such as " of an evaluator".
+
+    Raises:
+        TypeError: The environment or a wrapper is not callable.
+    """
+    if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
+        came = f"env={env!r} and wrappers={wrappers!r}{owner} must be callables that make and wrap an environment"
+        raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
 
 
 class Description(NamedTuple):
@@ -38,6 +56,7 @@ class Description(NamedTuple):
         kpi_names: Names of the KPIs of an episode; None if they are not declared.
         is_array: Whether it keeps its episodes in arrays, unlike an `ArrayMazeEnv`, which is a single episode.
         log_folders: Folders of the event logs that its wrappers write; see `EventLogWriter.write_pending`.
+        with_statistics: Names of the wrappers that have statistics, or estimate some.
     """
 
     spec: Spec
@@ -45,6 +64,7 @@ class Description(NamedTuple):
     kpi_names: tuple[str, ...] | None
     is_array: bool
     log_folders: tuple[str, ...] = ()
+    with_statistics: tuple[str, ...] = ()
 
 
 class EnvironmentMaker:
@@ -79,9 +99,7 @@ class EnvironmentMaker:
         step_timeout: float | None,
         owner: str,
     ) -> None:
-        if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
-            came = f"env={env!r} and wrappers={wrappers!r} must be callables that make and wrap an environment"
-            raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
+        require_callables(env, wrappers)
         self.vectorization = "sequential"
         self._env = env
         self._env_wrappers = list(wrappers or [])
@@ -103,6 +121,29 @@ class EnvironmentMaker:
         """Make the vector form that the environment was registered with, if there is an environment."""
         if self._env is not None:
             self._env = partial(make_native_array_env, self._env)
+
+    def with_others(
+        self, env: Callable[[], Env] | None, wrappers: Sequence[Callable[[Any], Env]] | None
+    ) -> "EnvironmentMaker":
+        """Return a maker of other environments with the same options.
+
+        Args:
+            env: Builds one environment; None means the same as here.
+            wrappers: Callables that wrap it, the first one innermost; None means the same as here.
+        """
+        other = EnvironmentMaker(
+            self._env if env is None else env,
+            self._env_wrappers if wrappers is None else wrappers,
+            self.action_masks,
+            self._max_agents,
+            check=self._check,
+            step_timeout=self._step_timeout,
+            owner=self._owner,
+        )
+        other.vectorization = self.vectorization
+        if env is not None and single_form(self._env) is not self._env:
+            other.use_native_form()
+        return other
 
     def describe_as(self, spec: Spec) -> None:
         """Take spaces that are known otherwise, where there is no environment.
@@ -144,7 +185,9 @@ class EnvironmentMaker:
             declared = () if calculator is None else calculator.kpi_names
             kpi_names = None if declared is None else tuple(declared)
             spec = Spec.of(env, self._max_agents)
-            return Description(spec, wrappers, kpi_names, isinstance(made[0], ArrayEnv), log_folders)
+            is_array = isinstance(made[0], ArrayEnv)
+            with_statistics = tuple(name for name, wrapper in stack.items() if _has_statistics(wrapper))
+            return Description(spec, wrappers, kpi_names, is_array, log_folders, with_statistics)
 
     @property
     def rollout_options(self) -> dict[str, Any]:
@@ -184,6 +227,18 @@ class EnvironmentMaker:
         if self._env is None:
             raise ValueError(f"this {self._owner} has no environment: give one as env")
         return self._env
+
+    def require_loadable(self, wrapper_statistics: Mapping[str, Any]) -> None:
+        """Make one environment with these statistics, and close it.
+
+        Args:
+            wrapper_statistics: State of each wrapper that has statistics, by name.
+
+        Raises:
+            ValueError: They are for other wrappers, or some are missing.
+        """
+        with time_limit_to_make(self._step_timeout), chdir(os.getcwd()):
+            make_frozen(self.factory(), wrapper_statistics).close()
 
     # ------------------------------------------------------------------------------------------------- vectors
 
@@ -248,3 +303,16 @@ class EnvironmentMaker:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, **{name: cloudpickle.loads(state[name]) for name in _BY_VALUE})
+
+
+def _has_statistics(wrapper: Wrapper) -> bool:
+    """True if a wrapper has statistics to share, or must estimate some before the first episode."""
+    kind = type(wrapper)
+    if issubclass(kind, ObservationNormalizationWrapper):
+        is_complete = not cast(ObservationNormalizationWrapper, wrapper).missing_statistics
+        return not is_complete or bool(wrapper.shared_state())
+    is_shared = definer_of(kind, "shared_state") is not Wrapper
+    definers = [definer_of(kind, name) for name in ("estimate", "estimate_within")]
+    if is_shared and any(definer is not Wrapper for definer in definers):
+        return True  # there may be nothing to share yet
+    return bool(wrapper.shared_state())

@@ -21,17 +21,15 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, DeclaresPolicy, requirements_of
-from maze_pl.datamodules.environment_maker import SINGLE, Env, EnvironmentMaker, MakeEnv
+from maze_pl.datamodules.environment_maker import Env, EnvironmentMaker
+from maze_pl.datamodules.evaluation_environments import EvaluationEnvironments
 from maze_pl.datamodules.kept_statistics import KeptStatistics
 from maze_pl.datamodules.players import Players
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.building import make_frozen
-from maze_pl.envs.gif_files import GifFiles
-from maze_pl.envs.vector import VectorEnv
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper
 from maze_pl.events.event_log_ends import (
     EVENT_LOG_ENDS,
     EventLogEnds,
@@ -98,6 +96,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             step_timeout=self.engine.step_timeout,
             owner=type(self).__qualname__,
         )
+        self._evaluation = EvaluationEnvironments(self._environments, self.evaluators)
         self._statistics = KeptStatistics()
         self._players = Players(type(self).__name__)
         self._has_begun = False  # True once collecting started, so that players have a state to save
@@ -114,6 +113,19 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def kpi_names(self) -> tuple[str, ...] | None:
         """Names of the KPIs of an episode; None if the environment does not declare them."""
         return self._environments.description.kpi_names if self._environments.has_env else None
+
+    def kpi_names_of(self, source: str) -> tuple[str, ...] | None:
+        """Return the names of the KPIs of an evaluator's episodes, or those of training.
+
+        Args:
+            source: Name of an evaluator; others stand for training.
+
+        Returns:
+            The names; None if the environment does not declare them.
+        """
+        if source not in self.evaluators:
+            return self.kpi_names
+        return self._evaluation.of(source).description.kpi_names
 
     @property
     def rollout_options(self) -> dict[str, Any]:
@@ -133,9 +145,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             self._statistics.begin_fit(self.trainer.lightning_module)
         self._close()
         self._statistics.are_of_checkpoint = False
-        for name, evaluator in self.evaluators.items():
-            if evaluator.render:
-                self._evaluation_factory(name)().close()  # fails now, not after an epoch, if rendering is impossible
+        self._evaluation.check()  # fails now, not after an epoch
 
     def val_dataloader(self) -> list[Any]:
         """One dataloader for each evaluator, with its episodes."""
@@ -173,29 +183,13 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def _algorithm_name(self) -> str:
         return "no algorithm" if self.trainer is None else type(self.trainer.lightning_module).__name__
 
-    def _evaluation_vector(self, name: str, **options: Any) -> Callable[[], VectorEnv]:
-        """Return a factory of the vector of environments of an evaluator."""
-        evaluator = self.evaluators[name]
-        n_envs = len(evaluator.groups[0])
-        if not self._environments.description.is_array:
-            return self._environments.vector_of([self._evaluation_factory(name)] * n_envs, **options)
-        if evaluator.render:
-            raise ValueError(f"evaluators[{name!r}] cannot render an array environment; {SINGLE}")
-        return self._environments.array_vector(n_envs, **options)
-
-    def _evaluation_factory(self, name: str) -> MakeEnv:
-        """Return a factory of environments of an evaluator, which may show its episodes as pictures."""
-        if not self.evaluators[name].render:
-            return self._environments.factory()
-        writer = GifFiles(f"renderings/{name}", keep_all=False)
-        return self._environments.factory(partial(TrajectoryRecordingWrapper, writer=writer, n_episodes=0))
-
     def _make_player(self) -> Callable[..., RolloutWorker]:
         """Return the factory of the engine's players."""
+        self._evaluation.require_loadable(self._statistics.complete_states or {})
         evaluation = {}
         for name, evaluator in self.evaluators.items():
             options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
-            evaluation[name] = self._evaluation_vector(name, **options), evaluator.deterministic
+            evaluation[name] = self._evaluation.vector(name, **options), evaluator.deterministic
         return partial(self._player_class, self.seed, evaluation)
 
     def _engage(self, policy: Any) -> Any:
@@ -233,6 +227,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         wrapper_statistics = self.wrapper_statistics() if wrapper_statistics is None else wrapper_statistics
         given = self._engage(self._policy() if policy is None else policy)
         groups = self.evaluators[name].groups[self._rank :: self._world_size]
+        wrapper_statistics = self._evaluation.statistics_for(name, wrapper_statistics)
         jobs = []
         for place, group in enumerate(groups):
             jobs.append((place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)))
@@ -282,13 +277,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
     def _event_log_ends(self) -> EventLogEnds:
         """Return where the event logs of all ranks end, once everything that was played is written."""
         self._write_pending()
-        ends = event_log_ends(sorted(self._log_folders.union(self._described_log_folders())))
+        ends = event_log_ends(sorted(self._log_folders | self._described_log_folders()))
         is_alone = self.trainer is not None and self.trainer.interrupted  # other ranks may no longer answer
         return last_ends([ends] if is_alone else gather_objects(ends))
 
-    def _described_log_folders(self) -> tuple[str, ...]:
+    def _described_log_folders(self) -> set[str]:
         """Return the folders of event logs that are known before players write to them."""
-        return self._environments.description.log_folders if self._environments.has_env else ()
+        if not self._environments.has_env:
+            return set()
+        return self._evaluation.log_folders().union(self._environments.description.log_folders)
 
     def _write_pending(self) -> None:
         """Write all records and logs of what was played, if the players have not ended."""

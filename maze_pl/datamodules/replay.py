@@ -295,10 +295,12 @@ class ReplayDataModule(RolloutDataModule):
             raise ValueError(f"{self._algorithm_name()} states no gamma, by which rewards are discounted: {remedy}")
         return gamma
 
-    def _new_buffer(self) -> ReplayBuffer:
+    def _new_buffer(self, n_separate: int = 0) -> ReplayBuffer:
+        """Make an empty buffer; `n_separate` demonstrated acts of each sub-step will be stored besides the rings."""
         gamma = self._gamma()  # may be refused, before an environment is made
         steps, capacity = self.spec.steps, self.replay_buffer_size
-        device = device_of_buffer(self.buffer_device, self.trainer.strategy.root_device, steps, capacity)
+        of_networks = self.trainer.strategy.root_device
+        device = device_of_buffer(self.buffer_device, of_networks, steps, capacity + n_separate)
         make_storage = partial(self._new_storage, device=device)
         return ReplayBuffer(steps, self.n_envs, gamma, make_storage, capacity, self.n_demonstrated)
 
@@ -307,12 +309,14 @@ class ReplayDataModule(RolloutDataModule):
         if self._restored is not None and REPLAY_BUFFERS in self._restored:
             self._buffer = self._load(self._restored[REPLAY_BUFFERS])
             return
-        self._buffer = self._new_buffer()
+        demonstrated = self._demonstrated()
+        counts = [len(columns["agent_id"]) for _, columns, _ in demonstrated]
+        self._buffer = self._new_buffer(max(counts, default=0) if self.n_demonstrated else 0)
         self._buffer.generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
         if self._statistics.are_of_checkpoint:
             rank_zero_info("the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start")
-        if self.demonstrations is not None:
-            self._demonstrate(copy(self.demonstrations))  # without episodes that another processor has read
+        for key, columns, lengths in demonstrated:
+            self._buffer.add_demonstrations(key, columns, lengths)
         if self.demonstrations is None or self.n_demonstrated:
             self._collect_first(batch, self._buffer)
 
@@ -330,11 +334,14 @@ class ReplayDataModule(RolloutDataModule):
                 self._add(batch, policy)
                 bar.update(len(buffer) - bar.n)
 
-    def _demonstrate(self, dataset: InMemoryDataset) -> None:
-        """Read demonstrations into the buffer."""
+    def _demonstrated(self) -> list[tuple[StepKey, Any, Any]]:
+        """Read the demonstrations; see `demonstrated_acts`."""
+        if self.demonstrations is None:
+            return []
+        gamma = self._gamma()
+        dataset = copy(self.demonstrations)  # without episodes that another processor has read
         make_env = partial(make_frozen, self._environments.factory(), self.wrapper_statistics())
-        for key, columns, lengths in demonstrated_acts(dataset, self._gamma(), make_env, self.spec):
-            self._filled.add_demonstrations(key, columns, lengths)
+        return list(demonstrated_acts(dataset, gamma, make_env, self.spec))
 
     # -------------------------------------------------------------------------------------------------- state
 
@@ -381,6 +388,6 @@ class ReplayDataModule(RolloutDataModule):
         return folders or [root / "checkpoints"]
 
     def _remove_unnamed(self) -> None:
-        """Remove buffers that no checkpoint names."""
-        if self.save_buffer and self._rank == 0 and self.trainer:
+        """Remove buffers that no checkpoint names, unless this run writes no files."""
+        if self.save_buffer and self._rank == 0 and self.trainer and not self.trainer.fast_dev_run:
             remove_unnamed_buffers(self._folders())

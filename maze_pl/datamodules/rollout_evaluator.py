@@ -1,11 +1,16 @@
-"""Options of an evaluation: number of episodes, sampling of actions, rendering."""
+"""Options of an evaluation: number of episodes, sampling of actions, rendering, environment and wrappers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
+
+import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.core.checks import check_count, check_room_for_environments
+from maze_pl.datamodules.environment_maker import Env, require_callables
 
 MOST_EPISODES = 1_000_000
+_BY_VALUE: Final = ("env", "wrappers")
 
 
 @dataclass(frozen=True)
@@ -27,23 +32,45 @@ class RolloutEvaluator:
             it, as the seeds are the same. A gymnasium environment must be made with
             render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`), a simulation
             needs a renderer. Rendering takes much longer than playing.
+        env: Builds one environment of this evaluator, such as one with held-out instances; None means
+            the environment of training. Its actions, agents, and shapes of observations must be those
+            of training.
+        wrappers: Callables that wrap the environment in this evaluator, the first one innermost; None
+            means those of training, an empty list no wrapper. Statistics are those that training has
+            for the same classes: others cannot be added, and those that change observations cannot
+            be left out.
     """
 
     n_episodes: int = 8
     deterministic: bool = True
     n_envs: int = 0
     render: bool = False
+    env: Callable[[], Env] | None = None
+    wrappers: list[Callable[[Any], Env]] | None = None
 
     def __post_init__(self) -> None:
+        require_callables(self.env, self.wrappers, " of an evaluator")
         check_count("n_episodes", self.n_episodes, 1, " of an evaluator", MOST_EPISODES)
         check_count("n_envs", self.n_envs, 0, " of an evaluator")
         check_room_for_environments("n_envs", min(self.n_envs, self.n_episodes), " of an evaluator")
+
+    @property
+    def has_env_of_training(self) -> bool:
+        """True if it plays the environment of training, with the same wrappers."""
+        return self.env is None and self.wrappers is None
 
     @property
     def groups(self) -> list[range]:
         """Indices of the episodes of each group."""
         size = self.n_envs or 8
         return [range(first, min(first + size, self.n_episodes)) for first in range(0, self.n_episodes, size)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for spawned processes, also if environments are made by lambdas."""
+        return {**self.__dict__, **{name: cloudpickle.dumps(vars(self)[name]) for name in _BY_VALUE}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, **{name: cloudpickle.loads(state[name]) for name in _BY_VALUE})
 
 
 def checked_evaluators(

@@ -51,6 +51,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
             to the masks that the environment declares itself.
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
+        n_shards: Must be 0, as each start is played separately; `runner/dev`, `runner/local` and
+            `runner/ray` set it.
         engine: Runs the environments; None means in this process.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
@@ -77,6 +79,7 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         action_masks: dict[str, str] | None = None,
         max_agents: dict[StepKey, int] | None = None,
         n_normalization_samples: int = 1000,
+        n_shards: int = 0,
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
@@ -91,6 +94,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
             engine=engine,
             check=check,
         )
+        if n_shards:
+            raise ValueError(f"n_shards={n_shards} must be 0: each start is played separately")
         check_count("n_starts", n_starts, 1)
         check_count("n_samples", n_samples, 2)
         check_count("batch_size", batch_size, 1)

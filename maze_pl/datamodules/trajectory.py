@@ -42,6 +42,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
             to the masks that the environment declares itself.
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
+        n_shards: Must be 0, as evaluations are played in groups of episodes; `runner/dev`, `runner/local` and
+            `runner/ray` set it.
         engine: Runs the environments; None means in this process.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
@@ -64,6 +66,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
         action_masks: dict[str, str] | None = None,
         max_agents: dict[StepKey, int] | None = None,
         n_normalization_samples: int = 1000,
+        n_shards: int = 0,
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
     ) -> None:
@@ -79,6 +82,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
             check=check,
         )
         check_count("batch_size", batch_size, 1)
+        if n_shards:
+            raise ValueError(f"n_shards={n_shards} must be 0: evaluations are played in groups of episodes")
         if not 0 <= validation_percentage < 100:
             raise ValueError(f"validation_percentage={validation_percentage} must be at least 0 and below 100")
         if env is None and wrappers:

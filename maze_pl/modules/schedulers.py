@@ -20,7 +20,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.types import LRSchedulerConfig
 from torch.optim import Optimizer
 
-from maze_pl.core.training_data import DeclaresKpis
+from maze_pl.core.training_data import DeclaresKpis, DeclaresKpisOfEvaluators
 
 _HOOK = "configure_optimizers"
 _KPI = "/kpi/"
@@ -102,18 +102,19 @@ class Schedulers:
     def _refuse_undeclared_kpis(self) -> None:
         data = getattr(self._module.trainer, "datamodule", None)
         monitors_kpi = any(_KPI in str(config.monitor) for config in self._configs)
-        if not monitors_kpi or not isinstance(data, DeclaresKpis) or data.kpi_names is None:
+        if not monitors_kpi or not isinstance(data, DeclaresKpis):
             return
         for config in self._configs:
             source, is_kpi, name = str(config.monitor).partition(_KPI)
-            if not (config.reduce_on_plateau and config.strict and is_kpi) or name in data.kpi_names:
+            if not (config.reduce_on_plateau and config.strict and is_kpi):
+                continue
+            known = data.kpi_names_of(source) if isinstance(data, DeclaresKpisOfEvaluators) else data.kpi_names
+            if known is None or name in known:
                 continue
             monitors = f"{type(config.scheduler).__name__} monitors {config.monitor!r}, but the environment"
-            if not data.kpi_names:
+            if not known:
                 raise ValueError(f"{monitors} has no KPI calculator: monitor {source}/return, for example")
-            raise ValueError(
-                f"{monitors} has the KPIs {', '.join(data.kpi_names)}: monitor {source}{_KPI} and one of these"
-            )
+            raise ValueError(f"{monitors} has the KPIs {', '.join(known)}: monitor {source}{_KPI} and one of these")
 
     def start_batch(self, learning_rate: float) -> None:
         """Save the learning rates, as the algorithm may set some to 0 while it learns from a batch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -114,6 +115,10 @@ def test_environments_of_an_actor_stay_together_whoever_is_at_turn(tmp_path: Pat
         rollout.segments[0].observation["observation"][:, 2:] for rollout in (*workers.rollouts, *whole.rollouts)
     ]
     assert torch.equal(torch.cat(columns[:4]), torch.cat(columns[4:]))  # which do not depend on the weights
+
+
+def test_no_number_of_actors_means_one_per_core() -> None:
+    assert make(num_actors=0, actors_batch_size=1000).num_actors == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("num_actors", "actors_batch_size"), [(2, 3), (3, 2), (4, 1), (1, 3)])
@@ -330,7 +335,7 @@ def test_nothing_is_left_behind_when_training_fails() -> None:
     ("options", "message"),
     [
         ({"num_actors": 5, "actors_batch_size": 2, "queue_out_of_sync_factor": 2}, "more actors than the queue can"),
-        ({"num_actors": 0}, "num_actors=0 must be at least 1"),
+        ({"num_actors": -1}, "num_actors=-1 must be at least 0"),
         ({"actors_batch_size": 0}, "actors_batch_size=0 must be at least 1"),
         ({"queue_out_of_sync_factor": 0}, "queue_out_of_sync_factor=0 must be at least 1"),
         ({"n_envs_per_actor": 0}, "n_envs_per_actor=0 must be at least 1"),

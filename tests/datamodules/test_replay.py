@@ -272,6 +272,21 @@ def test_a_share_of_each_minibatch_is_demonstrations_for_ever(episodes: list[Any
         }
 
 
+def test_demonstrations_that_are_kept_apart_count_for_the_device_of_the_buffer(
+    episodes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capacities = []
+
+    def device_of(choice: Any, of_networks: Any, steps: Any, capacity: int) -> None:
+        capacities.append(capacity)
+
+    monkeypatch.setattr("maze_pl.datamodules.replay.device_of_buffer", device_of)
+    n = sum(len(one) for one in episodes)
+    for options in ({}, {"demonstration_share": 0.25}):
+        fit(make_data(demonstrations=InMemoryDataset(episodes), replay_buffer_size=2 * n, **options))
+    assert capacities == [2 * n, 3 * n]
+
+
 def test_returns_of_demonstrations_stop_where_episodes_end(episodes: list[Any]) -> None:
     options = {"demonstrations": InMemoryDataset(episodes), "demonstration_share": 1.0, "n_step": 10, "batch_size": 20}
     acts = fit(make_data(**options)).batches[0].acts[0]

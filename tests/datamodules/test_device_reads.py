@@ -1,0 +1,38 @@
+"""Batches of actors name their environments without reading from the device or copying to it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from maze_pl.datamodules import ActorDataModule
+from tests.datamodules.drift import Drift
+from tests.datamodules.probe import fit
+from tests.devices import NoHostReads
+
+pytestmark = pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"actors_batch_size": 2}, [None, None]),
+        ({"actors_batch_size": 4}, [[0, 1, 2, 3, 0, 1, 2, 3]] * 2),
+        ({"actors_batch_size": 1, "queue_out_of_sync_factor": 2}, [[0, 1], [2, 3]]),
+    ],
+    ids=str,
+)
+def test_environments_are_numbered_unless_each_actor_is_there_once_in_order(
+    options: dict[str, Any], expected: list[list[int] | None]
+) -> None:
+    shared: dict[str, Any] = {"n_rollout_steps": 5, "epoch_length": 2, "seed": 3, "evaluators": {}}
+    data = ActorDataModule(partial(Drift, None), num_actors=2, n_envs_per_actor=2, **shared, **options)
+    found = []
+    for rollout in fit(data).rollouts:
+        found.append(None if rollout.env_index is None else rollout.env_index.tolist())
+    assert found == expected
+    with NoHostReads():
+        assert data._env_index([1, 0], torch.device("meta")).device.type == "meta"
