@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from maze_pl.core.episode_batch import fetched_summaries
+
 
 def assert_equal(one: Any, other: Any) -> None:
+    one, other = fetched_summaries(one), fetched_summaries(other)
     if isinstance(one, torch.Tensor):
         assert torch.equal(one, other)
     elif isinstance(one, np.ndarray):

@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.agents.act_parts import log_prob_in_parts
 from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.agents.gaussian_exploration import NoiseState
 from maze_pl.agents.network_io import LATENT, evaluate_recurrent, networks_by_step
@@ -371,16 +372,15 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         for step_key, segment in rollout.segments.items():
             active = segment.active.flatten()  # [T * B]
             acts: Any = slice(None) if rollout.flat or rollout.dense else active.nonzero().squeeze(1)
+            trees = []
+            for tree in (segment.observation | segment.policy_state, segment.action):
+                trees.append({name: rows.flatten(0, 1)[acts].to(self.device) for name, rows in tree.items()})
+            agent_id = segment.agent_id.flatten()[acts]
             log_prob = torch.zeros(active.shape, device=active.device)
+            with torch.autocast(self.device.type, enabled=False):
+                found = log_prob_in_parts(self, step_key, trees[0], agent_id, trees[1])
+            log_prob[acts] = found.to(log_prob)
             segment.log_prob = log_prob.view_as(segment.active)
-            if len(log_prob[acts]):
-                inputs = segment.observation | segment.policy_state
-                observation = {name: tensor.flatten(0, 1)[acts].to(self.device) for name, tensor in inputs.items()}
-                action = {name: tensor.flatten(0, 1)[acts].to(self.device) for name, tensor in segment.action.items()}
-                agent_id = segment.agent_id.flatten()[acts]
-                with torch.autocast(self.device.type, enabled=False):
-                    joint = self.distribution(step_key, observation, agent_id)
-                    log_prob[acts] = joint.log_prob(action).to(log_prob)
 
     def parts_of(self, step_key: StepKey) -> PolicyStepParts:
         """Return the networks, distributions and other parts of a sub-step."""

@@ -5,9 +5,11 @@ option, so that the expectation under the policy is an exact sum. Continuous hea
 addition to the observations.
 """
 
+from __future__ import annotations
+
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_rec
 from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
+from maze_pl.core.tensor_pieces import gains_from_pieces, in_pieces, piece_size
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
 
 Pair = Sequence[nn.Module]
@@ -91,7 +94,8 @@ class TwinNetwork(nn.Module):
     """Two networks and their target networks in one module, with stacked tensors [2, ...].
 
     Both networks are evaluated as one batch, except on the CPU, where they run one after the other:
-    plain matrix products take a tenth less time there than batched ones.
+    plain matrix products take a tenth less time there than batched ones. Networks that `torch.vmap`
+    cannot evaluate, such as those that look at values, run one after the other everywhere.
 
     Args:
         pair: The two networks.
@@ -116,6 +120,9 @@ class TwinNetwork(nn.Module):
         self.network = copy.deepcopy(pair[0])
         self.target = copy.deepcopy(pair[0])
         self._places: list[_Place] = []
+        self._is_batchable = True  # until torch.vmap fails
+        self._whole: list[Tensor] = []  # tensors that `_pieces` was cut from
+        self._pieces: tuple[list[Tensor], list[Tensor]] = ([], [])
         stacked: dict[int, _Stacked] = {}  # shared tensors stay shared
         modules = zip(
             self.network.named_modules(),
@@ -160,17 +167,17 @@ class TwinNetwork(nn.Module):
         if only_first:
             outputs = evaluate({path: both[0] for path, both in tensors.items()}, (inputs,))
             return {name: output.unsqueeze(0) for name, output in outputs.items()}
+        is_batched = next(iter(inputs.values())).device.type != "cpu" or self.always_batched
+        if not (is_batched and self._is_batchable):
+            return _one_by_one(evaluate, tensors, inputs)
         batched: dict[str, Tensor]
-        if next(iter(inputs.values())).device.type != "cpu" or self.always_batched:
+        try:
             batched = torch.vmap(evaluate, (0, None), randomness="different")(tensors, (inputs,))
-            return batched
-        first_tensors = {}
-        second_tensors = {}
-        for path, both in tensors.items():
-            first_tensors[path], second_tensors[path] = both.unbind()
-        first = evaluate(first_tensors, (inputs,))
-        second = evaluate(second_tensors, (inputs,))
-        return {name: torch.stack([first[name], second[name]]) for name in first}
+        except (RuntimeError, TypeError, ValueError) as error:
+            batched = _one_by_one(evaluate, tensors, inputs)  # raises errors of the networks
+            self._is_batchable = False
+            _say_why_one_by_one(error)
+        return batched
 
     @torch.no_grad()
     def update_target(self, tau: float) -> None:
@@ -182,7 +189,44 @@ class TwinNetwork(nn.Module):
             if tensor.is_floating_point():
                 tensors[id(tensor)] = tensor  # once, if it is shared
                 targets[id(tensor)] = place.target_owner[place.name]
-        torch._foreach_lerp_(list(targets.values()), list(tensors.values()), tau)
+        moving = list(targets.values()), list(tensors.values())
+        if gains_from_pieces(moving[0][0].device):
+            moving = self._in_pieces(*moving)
+        torch._foreach_lerp_(*moving, tau)
+
+    def _in_pieces(self, targets: list[Tensor], tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Cut tensors into pieces, see `tensor_pieces`; once, as long as they stay in place."""
+        every = (*targets, *tensors)
+        if [tensor.data_ptr() for tensor in every] != [tensor.data_ptr() for tensor in self._whole]:
+            self._whole = [tensor.detach() for tensor in every]
+            self._pieces = targets, tensors
+            if all(tensor.is_contiguous() for tensor in every):
+                size = piece_size([tensor.numel() for tensor in targets])
+                pieces = in_pieces(self._whole, size)
+                self._pieces = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
+        return self._pieces
+
+
+def _one_by_one(
+    evaluate: Callable[..., dict[str, Tensor]], tensors: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Evaluate both networks one after the other; result as in `TwinNetwork.forward`."""
+    first_tensors = {}
+    second_tensors = {}
+    for path, both in tensors.items():
+        first_tensors[path], second_tensors[path] = both.unbind()
+    first = evaluate(first_tensors, (inputs,))
+    second = evaluate(second_tensors, (inputs,))
+    return {name: torch.stack([first[name], second[name]]) for name in first}
+
+
+def _say_why_one_by_one(error: Exception) -> None:
+    """Log why a pair of networks is not evaluated as one batch."""
+    from pytorch_lightning.utilities import rank_zero_info  # here, as acting does not need it
+
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    slower = "both networks of a critic are evaluated one after the other, which takes longer"
+    rank_zero_info(f"{slower}: torch.vmap does not evaluate them: {reason}")
 
 
 class TorchStateActionCritic(Critic, ABC):

@@ -83,8 +83,9 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Tell the user if evaluations did not distinguish policies."""
         super().on_train_end(trainer, pl_module)
-        if self._n_evaluations > 2 and not self._has_differed:
-            value = f"{self.monitor} was {format_value(float(self.best_model_score))} in all {self._n_evaluations}"
+        if self._n_evaluations > 2 and not self._has_differed and self.best_model_score is not None:
+            score = format_value(float(self.best_model_score))
+            value = f"{self.monitor} was {score} in all {self._n_evaluations}"
             remedy = "use last.ckpt, or monitor another value"
             say(trainer, f"{value} evaluations: best.ckpt is the first of them; {remedy}")
 

@@ -53,8 +53,10 @@ class ConsoleLog:
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._undo.enter_context(contextlib.redirect_stdout(CopiedStream(sys.stdout, self)))
-        self._undo.enter_context(contextlib.redirect_stderr(CopiedStream(sys.stderr, self)))
+        output = CopiedStream(sys.stdout, self, "standard output")
+        errors = CopiedStream(sys.stderr, self, "standard error")
+        self._undo.enter_context(contextlib.redirect_stdout(output))
+        self._undo.enter_context(contextlib.redirect_stderr(errors))
         self._undo.enter_context(libraries_on(sys.stderr))
         return self
 
@@ -102,13 +104,18 @@ class ConsoleLog:
 class CopiedStream(ConsoleStream):
     """A console stream that is also written to a log.
 
+    Args:
+        stream: The stream.
+        log: The log.
+        name: Name of the stream in messages.
+
     Attributes:
         stream: The stream.
         log: The log.
     """
 
-    def __init__(self, stream: TextIO, log: ConsoleLog) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: TextIO, log: ConsoleLog, name: str) -> None:
+        super().__init__(stream, name)
         self.log = log
 
     def write(self, text: str) -> int:

@@ -13,12 +13,24 @@ class RolloutProgressBar(TQDMProgressBar):
     """Lightning's progress bar with env steps per second and the return of the last evaluation."""
 
     _began_at, _began_with = 0.0, 0
+    _return: float | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Forget the return of an earlier training."""
+        super().on_train_start(trainer, pl_module)
+        self._return = None
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         """Restart the count: the time of evaluations is not part of the env steps per second."""
         super().on_train_epoch_start(trainer, *args)
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")  # Lightning counts from 0
         self._began_at, self._began_with = time.perf_counter(), env_steps(trainer.lightning_module)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the return as a number, as reading it in each batch would wait for the device."""
+        super().on_validation_end(trainer, pl_module)
+        if "eval/return" in trainer.callback_metrics and not trainer.sanity_checking:
+            self._return = float(trainer.callback_metrics["eval/return"])
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
         """Return the values shown after the bar."""
@@ -28,6 +40,6 @@ class RolloutProgressBar(TQDMProgressBar):
         unit = step_unit(pl_module)
         metrics[unit] = f"{steps:,}"
         metrics[f"{unit}/s"] = f"{(steps - self._began_with) / max(elapsed, 1e-9):,.0f}"
-        if "eval/return" in trainer.callback_metrics:
-            metrics["return"] = f"{float(trainer.callback_metrics['eval/return']):.1f}"
+        if self._return is not None:
+            metrics["return"] = f"{self._return:.1f}"
         return metrics

@@ -115,6 +115,8 @@ class RunRecord(Callback):
             if folders := source_folders(self._parsed):
                 text = "".join(f"{path}\n" for path in folders)
                 write_file(self._folder / SOURCE_FOLDERS, text.encode())
+            else:  # a run that failed in this directory may have had some
+                (self._folder / SOURCE_FOLDERS).unlink(missing_ok=True)
             self._is_kept = True
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

@@ -60,7 +60,7 @@ class RunSummary(callbacks.Callback):
     def _end(self, trainer: pl.Trainer) -> tuple[str, str | None]:
         """Return the reason why training ended, and the option with which it would continue, if there is one."""
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
-            return "fast_dev_run; nothing was saved", None
+            return "fast_dev_run; no checkpoint was written", None
         others: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
         for callback in others:
             if isinstance(callback, StopAtReturn) and callback.threshold is not None and not callback.missed:

@@ -12,7 +12,8 @@ class TrainingObservations(Callback):
     """Samples the observations that the agent learns from, so that a deployment can detect drift.
 
     The sample is part of checkpoints, and continues when a run is resumed. Batches without
-    observations, such as those of populations, add nothing. With several ranks, only rank 0 samples.
+    observations, such as those of populations, add nothing. With several ranks, only rank 0
+    samples. On an accelerator, observations are fetched at the end of an epoch and for checkpoints.
 
     Attributes:
         sample: The sample.
@@ -26,6 +27,10 @@ class TrainingObservations(Callback):
     ) -> None:
         """Sample a batch."""
         self.sample.add_batch(batch)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Fetch the observations of the epoch."""
+        self.sample.fetch()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sample."""

@@ -22,6 +22,13 @@ def addresses_of(policy: Any) -> list[int]:
     return addresses
 
 
+def buffers_of(policy: Any) -> dict[str, Tensor]:
+    """Return the buffers of a policy, which may change when it acts, by name."""
+    if not isinstance(policy, nn.Module):
+        return {}
+    return {f"buffer {name!r} of the policy": buffer for name, buffer in policy.named_buffers()}
+
+
 def numbers_of_policy(policy: Any) -> Numbers:
     """Return the attributes of a policy and of its modules that are numbers or texts of Python.
 
@@ -37,15 +44,20 @@ def numbers_of_policy(policy: Any) -> Numbers:
 
 
 def differing_number(first: Numbers, second: Numbers) -> str | None:
-    """Return the name of the first value that differs or is missing, None if there is none."""
+    """Return the name of the first value that differs or is missing, None if there is none.
+
+    NaN equals NaN.
+    """
     for name in (*first, *second):
-        if first.get(name) != second.get(name):
+        one, other = first.get(name), second.get(name)
+        are_nan = one != one and other != other
+        if one != other and not are_nan:
             return name
     return None
 
 
 def differing_tensor(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the first tensor that differs by more than rounding, None if there is none."""
+    """Return the name of the first tensor that differs by more than rounding; None for no tensor."""
     for name, tensor in first.items():
         if not torch.equal(tensor, second[name]) and not _is_close(tensor, second[name]):
             return name

@@ -10,7 +10,8 @@ import torch
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checkpoint import WRAPPER_STATISTICS
 from maze_pl.core.episode import EpisodeSummary

@@ -1,4 +1,4 @@
-"""Checks of what an environment in tensors returns and changes, in the first rollout of a collector."""
+"""Checks of what an environment in tensors returns and changes, in the first rollout."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TensorChecks:
     # ----------------------------------------------------------------------------------------- tensors
 
     def check_attributes(self, n_steps: int = 0) -> None:
-        """Check that tensors are those that `make_tensors` made; others, and numbers of Python, must stay as they are.
+        """Check that tensors are those of `make_tensors`; others, and numbers, must stay as they are.
 
         Args:
             n_steps: Environment steps since the latest check.
@@ -74,7 +74,7 @@ class TensorChecks:
         self._check_numbers()
 
     def _check_counts(self, n_steps: int) -> None:
-        """Check that the environment did not change `n_steps` in some environment steps since the latest check."""
+        """Check that the environment did not change `n_steps` in some steps since the latest check."""
         n_changes = _n_changes(self._env.n_steps)
         if n_steps and n_changes - self._n_steps_changes_before != n_steps * _CHANGES_OF_COUNT:
             came = f"begin or observe of {self._name} changes n_steps, in which its steps are counted already"
@@ -82,7 +82,7 @@ class TensorChecks:
         self._n_steps_changes_before = n_changes
 
     def _check_numbers(self) -> None:
-        """Check that numbers of Python are as they were: neither checkpoints nor graphs have their changes."""
+        """Check that numbers of Python are as before: checkpoints and graphs lack their changes."""
         numbers = numbers_of(self._env)
         for name, earlier in self._numbers.items():
             if numbers.get(name) != earlier:
@@ -107,7 +107,7 @@ class TensorChecks:
         self._of_helpers = found
 
     def _find_in_helpers(self) -> dict[str, tuple[Tensor, int]]:
-        """Return the tensors in objects that are attributes, and how often each was changed in place, by name."""
+        """Return tensors in objects that are attributes, and how often each was changed, by name."""
         own = {id(tensor) for tensor in self._env.tensors().values()}
         found = {}
         for name, tensor in _tensors_below(self._env):
@@ -173,7 +173,7 @@ class TensorChecks:
             raise StatisticsError(f"{fault}: return a tensor [N] for each, NaN for no value")
 
     def _require(self, value: Any, what: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        """Require a tensor [N, *shape] on the device of the environment that can be converted to a type."""
+        """Require a tensor [N, *shape] on the device that can be converted to a type."""
         shape = (self._env.n_envs, *shape)
         device = self._env.device.type
         is_fitting = isinstance(value, Tensor) and tuple(value.shape) == shape and value.device.type == device

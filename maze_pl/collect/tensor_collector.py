@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -13,56 +12,29 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect.actor_slots import ActorSlots
-from maze_pl.collect.graph_checks import Numbers, addresses_of, differing_number, differing_tensor, numbers_of_policy
+from maze_pl.collect.graph_checks import (
+    Numbers,
+    addresses_of,
+    buffers_of,
+    differing_number,
+    differing_tensor,
+    numbers_of_policy,
+)
 from maze_pl.collect.host_policy import HasDistributions, HostPolicy
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_checks import TensorChecks
 from maze_pl.collect.tensor_episodes import TensorEpisodes
 from maze_pl.collect.tensor_statistics import TensorStatistics
 from maze_pl.collect.tensor_storage import TensorStorage
+from maze_pl.collect.tensor_vector import TensorVector as TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.spec import Spec
-from maze_pl.envs.tensors.tensor_env import TensorEnv
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
-from maze_pl.system.device_graph import DeviceGraph, uses_graphs
+from maze_pl.system.device_graph import DeviceGraph, random_devices, uses_graphs
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-@dataclass
-class TensorVector:
-    """The environments of a `TensorCollector`.
-
-    Attributes:
-        env: The environment, not yet allocated.
-        n_envs: Number of environments.
-        spec: Observation and action spaces of the agents.
-        device: Device of the environments; the policy must be on it, too.
-        seed: Seed of the run.
-        first_env_index: Index of the first environment across all ranks and workers.
-        n_same_starts: Number of consecutive environments that play each start. With several, each
-            rollout begins with new episodes; those that are running are dropped.
-    """
-
-    env: TensorEnv
-    n_envs: int
-    spec: Spec
-    device: torch.device
-    seed: int = 0
-    first_env_index: int = 0
-    n_same_starts: int = 1
-
-    def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Do nothing, as there are no wrappers with statistics."""
-
-    def shared_states(self) -> list[dict[str, Any]]:
-        """Return the statistics of wrappers: none."""
-        return []
-
-    def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
+MOST_RECORDINGS: Final = 5
+"""Rollouts in a row before which the environment step may be recorded, as recording takes long."""
 
 
 class TensorCollector:
@@ -70,7 +42,8 @@ class TensorCollector:
 
     On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
     operations before. It is recorded again if parameters of the policy have moved, or attributes of
-    its modules that are numbers or texts have changed.
+    its modules that are numbers or texts have changed; if that happens before each rollout, no
+    graph is used. Checking and recording leave the global random generators as they were.
 
     Args:
         vector: The environments.
@@ -83,7 +56,11 @@ class TensorCollector:
     """
 
     def __init__(
-        self, vector: TensorVector, n_rollout_steps: int, generator: torch.Generator, records: bool | None = None
+        self,
+        vector: TensorVector,
+        n_rollout_steps: int,
+        generator: torch.Generator,
+        records: bool | None = None,
     ) -> None:
         self.vector = vector
         self.env = vector.env
@@ -98,6 +75,7 @@ class TensorCollector:
         self._graph: DeviceGraph | None = None
         self._recorded_for: list[int] = []
         self._recorded_numbers: Numbers = {}
+        self._n_recordings = 0  # in a row
         self.env.device = vector.device
         self.env.note_given_arrays()
         self.env.allocate(vector.n_envs)
@@ -161,7 +139,7 @@ class TensorCollector:
 
         Raises:
             ValueError: The environment has replaced a tensor, or returned something of unexpected
-                shape or type, in the first rollout; on a CPU, also if data of any rollout is invalid.
+                shape or type, in the first rollout; on a CPU, also if any data is invalid.
         """
         if not self.started:
             self.start()
@@ -199,17 +177,19 @@ class TensorCollector:
         return rollout
 
     def _take_trial_step(self, policy: HasDistributions) -> None:
-        """Take a step and undo it, to check what the environment returns, and to find the events that it fires.
+        """Take a step and undo it, to check what the environment returns, and to find its events.
 
-        It is stored in the first row of the rollout, which the first step overwrites. Random actions
-        take the place of a policy on the host, whose state may be out of reach.
+        It is stored in the first row of the rollout, which the first step overwrites. Random
+        actions take the place of a policy on the host, whose state may be out of reach.
         """
         if isinstance(policy, HostPolicy):
             policy = policy.with_random_actions()
         self._checks.check_attributes()
-        changed = {**self._running(), "row": self._row, **self._storage.flags_of_unheld()}
+        changed = {**self._running(), "row": self._row}
+        changed |= self._storage.flags_of_unheld() | buffers_of(policy)
         before = self._snapshot(changed)
-        self._step(policy, self._checks)
+        with torch.random.fork_rng(random_devices(self._device)):
+            self._step(policy, self._checks)
         self._checks.check_attributes(n_steps=1)
         self._checks.check_helpers()
         self._restore(changed, before)
@@ -231,7 +211,7 @@ class TensorCollector:
         self._has_begun = True
 
     def _step(self, policy: HasDistributions, checks: TensorChecks | None = None) -> tuple[()]:
-        """Act in one environment step of all environments, store it in row `_row`, and begin new episodes.
+        """Act in one step of all environments, store it in row `_row`, and begin new episodes.
 
         Args:
             policy: Chooses the actions.
@@ -285,18 +265,28 @@ class TensorCollector:
     # ------------------------------------------------------------------------------------------ graph
 
     def _prepare_graph(self, policy: HasDistributions) -> bool:
-        """Record the graph of an environment step, unless that was done; True if it took the first step."""
+        """Record the graph of a step, unless that was done; True if the first step was taken."""
         addresses = addresses_of(policy)
-        has_failed = self._graph is None
-        if addresses == self._recorded_for and (has_failed or numbers_of_policy(policy) == self._recorded_numbers):
+        number = differing_number(self._recorded_numbers, numbers_of_policy(policy))
+        if addresses == self._recorded_for and (self._graph is None or number is None):
+            self._n_recordings = 0
             return False
+        if self._n_recordings == MOST_RECORDINGS:
+            self._records = False
+            cause = "the policy, or the place of its tensors,"
+            if number is not None:
+                cause = f"the number {number!r} of the policy"
+            self._do_without_graph(f"{cause} changes between rollouts")
+            return False
+        self._n_recordings += 1
         self._recorded_for = addresses
         self._graph = None  # so that its memory is free for the next one
-        written = self._written_by_first_step()
+        written = self._written_by_first_step(policy)
         before = self._snapshot(written)
         try:
             step = partial(self._step, policy)
-            self._graph = DeviceGraph(step, self._device, self.generator, self._row.zero_)
+            with torch.random.fork_rng(random_devices(self._device)):
+                self._graph = DeviceGraph(step, self._device, self.generator, self._row.zero_)
         except RuntimeError as error:  # of CUDA, for operations that a graph cannot have
             self.env.fired.drain()  # those of the act that failed
             self.generator = torch.Generator(self._device)  # as a failed graph makes its generator unusable
@@ -305,7 +295,8 @@ class TensorCollector:
             return False
         self._checks.check_attributes()
         self._restore(written, before)
-        self._graph.replay()
+        with torch.random.fork_rng(random_devices(self._device)):
+            self._graph.replay()
         by_graph, _ = self._snapshot(written)
         self._restore(written, before)
         self._recorded_numbers = numbers_of_policy(policy)
@@ -322,19 +313,21 @@ class TensorCollector:
         _LOGGER.warning(f"rollouts are collected without a graph of the device, which is slower: {reason}")
         self._graph = None
 
-    def _written_by_first_step(self) -> dict[str, Tensor]:
-        """Return what the first step of a rollout changes, by name: tensors, or views of rows."""
-        return {**self._running(), "row": self._row, **self._storage.written_in(0)}
+    def _written_by_first_step(self, policy: HasDistributions) -> dict[str, Tensor]:
+        """Return what the first step of a rollout may change: tensors, or views of rows."""
+        written = {**self._running(), "row": self._row}
+        return written | self._storage.written_in(0) | buffers_of(policy)
 
     def _snapshot(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         """Copy tensors that a step changes, and the state of the generator."""
         return {name: tensor.clone() for name, tensor in tensors.items()}, self.generator.get_state()
 
     def _restore(self, tensors: Mapping[str, Tensor], snapshot: tuple[dict[str, Tensor], Tensor]) -> None:
-        """Restore the result of `_snapshot`."""
+        """Restore the result of `_snapshot`; what has not changed may be impossible to write."""
         copies, state = snapshot
         for name, tensor in tensors.items():
-            tensor.copy_(copies[name])
+            if not torch.equal(tensor, copies[name]):
+                tensor.copy_(copies[name])
         self.generator.set_state(state)
 
     # ------------------------------------------------------------------------------------ checkpoints
@@ -385,7 +378,7 @@ class TensorCollector:
         return []
 
     def _restore_generator(self, saved: Tensor) -> None:
-        """Restore the state of the generator; start it again from its seed if the saved one is of another device."""
+        """Restore the generator; start it again from its seed if the state is of another device."""
         if saved.shape == self.generator.get_state().shape:
             self.generator.set_state(saved)
             return
@@ -394,7 +387,7 @@ class TensorCollector:
         _LOGGER.warning(f"{came}: those of the policy start again from the seed of the run")
 
     def _running(self) -> dict[str, Tensor]:
-        """Return the tensors of the running episodes, by name, without options of the environment."""
+        """Return the tensors of running episodes, by name, without options of the environment."""
         names = self.env.tensors().keys() - self.env.options()
         tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items() if name in names}
         return tensors | {"episode": self._episode, "begins": self._begins, "reward": self._reward}

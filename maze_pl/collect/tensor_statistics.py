@@ -1,4 +1,4 @@
-"""Statistics of the episodes that are collected on a device, as `ArrayStatistics` makes them of those in arrays."""
+"""Statistics of the episodes that are collected on a device, equal to those of `ArrayStatistics`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.collect.event_storage import StoredEvent
+from maze_pl.collect.running_actions import RunningActions
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
@@ -27,8 +28,11 @@ from maze_pl.events.episode_statistics import action_keys
 from maze_pl.events.event_names import topic_name
 from maze_pl.events.topics import declarations
 
-MOST_PENDING: Final = 256
-"""Rollouts whose statistics may stay on the device; with one more, those of the first are fetched."""
+MOST_PENDING_BYTES: Final = 2**30
+"""Memory of the rollouts that may stay on a device; with more, the statistics of all are fetched."""
+
+_SMALLEST_BLOCK: Final = 512
+"""Bytes that a tensor takes on a device at least."""
 
 
 @dataclass
@@ -39,7 +43,7 @@ class RolloutRecord:
         ended: [T, N] bool, whether an episode ended with this row.
         numbers: Name -> [T, N] of the episodes: `env_steps`, `reward`, `episode_index`, and
             `kpi <name>`.
-        actions: Step key -> head -> [T, N, ...] the actions as they were played.
+        actions: Step key -> head -> [T, N, ...] the actions as they were played, in small types.
         starts: Events of starts, [T + 1, N]: those before row t are at t.
         acts: Events of acts, [T, N].
         restarted: Whether all running episodes were dropped before the rollout.
@@ -53,6 +57,16 @@ class RolloutRecord:
     acts: Sequence[StoredEvent]
     restarted: bool
     check: Callable[[], None]
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the tensors take."""
+        tensors = [self.ended, *self.numbers.values()]
+        for heads in self.actions.values():
+            tensors += heads.values()
+        for event in (*self.starts, *self.acts):
+            tensors += event.tensors().values()
+        return sum(max(tensor.nbytes, _SMALLEST_BLOCK) for tensor in tensors)
 
 
 class Events:
@@ -105,12 +119,12 @@ class TensorStatistics:
         self._topics = topics
         self._names = {key: action_keys(key, step.action_space) for key, step in spec.steps.items()}
         self._waiting: deque[tuple[RolloutRecord, Callable[[EpisodeBatch], None]]] = deque()
+        self._n_waiting_bytes = 0
         self._drop_running()
 
     def _drop_running(self) -> None:
         """Forget the running episodes."""
-        self._n_acts = np.zeros(self._n_envs, np.int64)  # of each sub-step in the running episodes
-        self._actions: dict[StepKey, dict[str, Tensor]] = {}  # of the running episodes, one after the other
+        self._actions = RunningActions(self._spec, self._n_envs)
         self._events: dict[GroupKey, Events] = {}
 
     def add(self, record: RolloutRecord, receive: Callable[[EpisodeBatch], None]) -> None:
@@ -118,10 +132,17 @@ class TensorStatistics:
 
         Args:
             record: The rollout.
-            receive: Called with its episodes, sorted by environment and episode, when they are fetched.
+            receive: Called with its episodes when they are fetched, sorted by environment and
+                episode.
         """
         self._waiting.append((record, receive))
-        if len(self._waiting) > MOST_PENDING:
+        self._n_waiting_bytes += record.n_bytes
+        if self._n_waiting_bytes > MOST_PENDING_BYTES:
+            self._fetch_all()
+
+    def _fetch_all(self) -> None:
+        """Fetch the episodes of all rollouts."""
+        while self._waiting:
             self.fetch_next()
 
     def fetch_next(self) -> None:
@@ -141,7 +162,10 @@ class TensorStatistics:
                 kpi = name.removeprefix("kpi ")
                 refuse_infinite_kpi(kpi, values, env + self._first_env_index)
                 kpis[kpi] = values.astype(np.float64)
+        for name in ("env_steps", "episode_index"):
+            columns[name] = columns[name].astype(np.int64)
         self._waiting.popleft()
+        self._n_waiting_bytes -= record.n_bytes
         if record.restarted:
             self._drop_running()
         receive(
@@ -164,32 +188,11 @@ class TensorStatistics:
             env: [n] environments of the ended episodes, ascending.
             row: [n] their last rows.
         """
-        n_rows = len(record.ended)
-        is_first = np.diff(env, prepend=-1) > 0
-        before = np.where(is_first, -1 - self._n_acts[env], np.roll(row, 1))
-        counts = row - before
-        n_ended = np.bincount(env, counts, self._n_envs).astype(np.int64)
-        n_running = self._n_acts + n_rows - n_ended
-        # All acts, environment by environment: those of earlier rollouts, then those of this one.
-        n_of_env = np.stack([self._n_acts, np.full(self._n_envs, n_rows)], 1)
-        is_earlier = np.repeat(np.tile([True, False], self._n_envs), n_of_env.ravel())
-        is_ended = np.repeat(np.tile([True, False], self._n_envs), np.stack([n_ended, n_running], 1).ravel())
-        device = record.ended.device
-        earlier, ended = torch.from_numpy(is_earlier).to(device), torch.from_numpy(is_ended).to(device)
+        ended, counts = self._actions.add(record.actions, len(record.ended), env, row)
         statistics: dict[StatKey, StatColumn] = {}
-        running: dict[StepKey, dict[str, Tensor]] = {}
-        for key, heads in record.actions.items():
-            running[key] = {}
-            for head, actions in heads.items():
-                joined = actions.new_empty((len(earlier), *actions.shape[2:]))
-                if key in self._actions:
-                    joined[earlier] = self._actions[key][head].to(device)
-                joined[~earlier] = actions.transpose(0, 1).flatten(0, 1)
-                running[key][head] = joined[~ended]
-                if len(env):
-                    name = self._names[key][head]
-                    statistics[name] = StatColumn(np.arange(len(env)), joined[ended].cpu().numpy(), counts)
-        self._n_acts, self._actions = n_running, running
+        for key, heads in ended.items():
+            for head, values in heads.items():
+                statistics[self._names[key][head]] = StatColumn(np.arange(len(env)), values, counts)
         return statistics
 
     # --------------------------------------------------------------------------------------------- events
@@ -197,7 +200,7 @@ class TensorStatistics:
     def _event_statistics(
         self, record: RolloutRecord, env: Array, row: Array, n_steps: Array
     ) -> dict[StatKey, StatColumn]:
-        """Return the statistics of the events of the ended episodes, and keep the events of the running ones.
+        """Return the statistics of the events of the ended episodes; keep events of the running ones.
 
         Args:
             record: The rollout.
@@ -216,7 +219,9 @@ class TensorStatistics:
             episode = np.searchsorted(ends, places)
             of_env = np.append(env, -1)[episode]
             is_ended = of_env == events.env
-            self._events[key] = events.chosen(~is_ended)
+            self._events.pop(key, None)
+            if not is_ended.all():
+                self._events[key] = events.chosen(~is_ended)
             ended = events.chosen(is_ended)
             happened[key] = Happened.of(episode[is_ended], ended.step, ended.values)
         if not len(env):
@@ -224,7 +229,7 @@ class TensorStatistics:
         return event_columns(self._topics, happened, n_steps)
 
     def _happened(self, record: RolloutRecord) -> dict[GroupKey, tuple[Events, Array]]:
-        """Return all events of the running episodes and of a rollout, with their times, by group."""
+        """Return all events of running episodes and of a rollout, with their times, by group."""
         parts: dict[GroupKey, list[tuple[Events, Array]]] = {}
         for key, events in self._events.items():
             parts[key] = [(events, np.zeros(len(events.env), np.int64))]
@@ -245,15 +250,17 @@ class TensorStatistics:
     # ---------------------------------------------------------------------------------------- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the statistics of the running episodes, after fetching all rollouts: tensors and primitives only."""
-        while self._waiting:
-            self.fetch_next()
+        """Return the statistics of the running episodes, after fetching all rollouts.
+
+        They consist of tensors and primitives only.
+        """
+        self._fetch_all()
         events = []
         for (topic, name, labels), group in self._events.items():
             state = {"topic": topic_name(topic), "event": name, "labels": list(labels)}
             events.append(to_tensors({**state, "env": group.env, "step": group.step, "values": group.values}))
-        actions = {key: {head: values.cpu() for head, values in heads.items()} for key, heads in self._actions.items()}
-        return {"n_acts": torch.from_numpy(self._n_acts.copy()), "actions": actions, "events": events}
+        actions, n_acts = self._actions.state()
+        return {"n_acts": torch.from_numpy(n_acts), "actions": dict(actions), "events": events}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict`.
@@ -262,9 +269,9 @@ class TensorStatistics:
             ValueError: An event of the state is not declared by any of the topics.
         """
         self._waiting.clear()
+        self._n_waiting_bytes = 0
         self._drop_running()
-        self._n_acts[...] = state["n_acts"].numpy()
-        self._actions = {key: dict(heads) for key, heads in state["actions"].items()}
+        self._actions.load(state["actions"], state["n_acts"].numpy())
         by_name = {topic_name(topic): topic for topic in self._topics}
         for saved in state["events"]:
             topic = by_name.get(saved["topic"])

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect.event_storage import EventStorage
+from maze_pl.collect.running_actions import smallest_type
 from maze_pl.collect.tensor_episodes import flags_of_invalid
 from maze_pl.collect.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
@@ -25,7 +26,7 @@ _DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
 class TensorStorage:
-    """Tensors of a rollout in which all environments act in lockstep, once for each step key in a row.
+    """Tensors of a rollout in which all environments act together, once for each step key in a row.
 
     Args:
         spec: Observation and action spaces of the agents.
@@ -96,7 +97,7 @@ class TensorStorage:
         return tree
 
     def _make_finals(self) -> dict[StepKey, FinalObservations]:
-        """Make room for the observations of the first sub-step that follow each row, or the last one."""
+        """Make room for observations of the first sub-step that follow each row, or the last one."""
         n_rows, n_envs = self._shape
         row = torch.arange(n_rows, device=self._device).repeat_interleave(n_envs)
         env = torch.arange(n_envs, device=self._device).repeat(n_rows)
@@ -144,7 +145,7 @@ class TensorStorage:
         _store(segment.is_first, row, is_first)
 
     def _note_unheld(self, key: StepKey, observation: Mapping[str, Tensor]) -> None:
-        """Note where the types of spaces cannot hold observed integers [N, ...], to refuse them later."""
+        """Note where types of spaces cannot hold observed integers [N, ...], to refuse them later."""
         for name, rows in self.segments[key].observation.items():
             values = observation[name]
             flags = self._unheld.get(_name_of(key, name))
@@ -156,7 +157,7 @@ class TensorStorage:
         _store(self.segments[key].reward, row, reward)
 
     def store_early_ends(self, key: StepKey, row: Tensor, terminated: Tensor) -> None:
-        """Store which episodes [N] an act ended that is not the last one of its step, to refuse it later."""
+        """Store which episodes [N] an act ended that is not the last one of its step; refused later."""
         _store(self._early_ends[key], row, terminated)
 
     def store_events(self, key: StepKey, row: Tensor, fired: Sequence[ArrayEvent]) -> None:
@@ -168,7 +169,7 @@ class TensorStorage:
         self._starts.store(row, fired)
 
     def forget_first_starts(self) -> None:
-        """Record that no episode starts before the first row: those of the previous rollout continue."""
+        """Record that no episode starts before the first row: those of the last rollout continue."""
         for event in self._starts.events:
             event.fired[0].fill_(False)
 
@@ -192,14 +193,14 @@ class TensorStorage:
         return {name: tensor.view(*self._shape, *tensor.shape[1:]) for name, tensor in finals.items()}
 
     def store_last(self, observation: Mapping[str, Tensor]) -> None:
-        """Store the observations [N, ...] that follow the rollout, if those of no other row are kept."""
+        """Store observations [N, ...] that follow the rollout, if those of no other row are kept."""
         if not self._may_truncate:
             self._note_unheld(self._spec.step_keys[0], observation)
             for name, tensor in self._finals[self._spec.step_keys[0]].observation.items():
                 tensor.copy_(observation[name])
 
     def flags_of_unheld(self) -> dict[str, Tensor]:
-        """Return [N] bool, whether observed integers do not fit the type of their space, by name."""
+        """Return [N] bool, whether observed integers do not fit the type of their space."""
         return {f"unheld {name}": flags for name, flags in self._unheld.items()}
 
     def written_in(self, row: int) -> dict[str, Tensor]:
@@ -286,7 +287,7 @@ class TensorStorage:
                     if key == self._spec.step_keys[0]:
                         is_invalid[_name_of(key, name)] |= self._flags_of_invalid_finals(name)
             is_invalid[f"reward of sub-step {key!r}"] = flags_of_invalid(segment.reward)
-            actions[key] = {head: tensor.clone() for head, tensor in play(key, segment.action).items()}
+            actions[key] = self._copies_of_actions(key, play(key, segment.action))
 
         early_ends = {key: ends.any(0) for key, ends in self._early_ends.items()}
 
@@ -300,7 +301,7 @@ class TensorStorage:
 
         return RolloutRecord(
             self._terminated | self._truncated,
-            {name: tensor.clone() for name, tensor in self._numbers.items()},
+            {name: _small_copy(tensor) for name, tensor in self._numbers.items()},
             actions,
             [event.clone() for event in self._starts.events],
             [event.clone() for events in self._acts.values() for event in events.events],
@@ -308,8 +309,16 @@ class TensorStorage:
             check,
         )
 
+    def _copies_of_actions(self, key: StepKey, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copy actions [T, N, ...] of a sub-step, those of discrete heads in the smallest type."""
+        copies = {}
+        for head, space in self._spec.steps[key].action_space.spaces.items():
+            dtype = smallest_type(space) or actions[head].dtype
+            copies[head] = actions[head].to(dtype, copy=True)
+        return copies
+
     def _flags_of_forbidding(self, key: StepKey, head: str) -> Tensor:
-        """Return [N] bool, whether a stored mask of a head allows no option of a choice that needs one."""
+        """Return [N] bool, whether a mask of a head allows no option of a choice that needs one."""
         step = self._spec.steps[key]
         space = step.action_space.spaces[head]
         is_allowed = self.segments[key].observation[step.masks[head]] != 0  # [T, N, options]
@@ -322,12 +331,17 @@ class TensorStorage:
         return ~torch.stack(has_option).all(0).all(0)
 
     def _flags_of_invalid_finals(self, name: str) -> Tensor:
-        """Return [N] bool, whether an observation that follows a row, and is used, is NaN or infinite."""
+        """Return [N] bool, whether a used observation that follows a row is NaN or infinite."""
         is_used = self._truncated.clone()
         is_used[-1] = ~self._terminated[-1]
         is_finite = torch.isfinite(self._finals[self._spec.step_keys[0]].observation[name])
         is_finite = is_finite.unsqueeze(-1).flatten(1).all(1).view(-1, self._shape[1])  # [T or 1, N]
         return (~is_finite & is_used[-len(is_finite) :]).any(0)
+
+
+def _small_copy(numbers: Tensor) -> Tensor:
+    """Copy numbers of episodes, counts in half of their size."""
+    return numbers.to(torch.int32) if numbers.dtype == torch.int64 else numbers.clone()
 
 
 def _name_of(key: StepKey, name: str) -> str:

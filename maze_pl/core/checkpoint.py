@@ -60,12 +60,13 @@ class GroupSettings(TypedDict):
     """Settings of a parameter group of an optimiser, to tell what callbacks have changed in it.
 
     Attributes:
-        rates: Learning rate that it was given last, the one that a callback has set since, and that
-            of the options then; None where there is none.
+        rates: Learning rates by name: `assigned`, which it was given last, `by_callback`, which a
+            callback has set since, and `by_options`, that of the options then; None where there is
+            none.
         options: Options that the group was made with.
     """
 
-    rates: list[float | None]
+    rates: dict[str, float | None]
     options: dict[str, Any]
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -26,8 +26,8 @@ class StatColumn:
         values: [m] one number for each of these episodes, or [V, ...] the observed values of all of
             them, one episode after the other.
         counts: [m] int64, number of values of each episode; None if each has one number.
-        shapes: [m] shape of the value of each episode, () for a number, if they cannot be stacked; `values` is
-            then a vector. None otherwise.
+        shapes: [m] shape of the value of each episode, () for a number, if they cannot be stacked;
+            `values` is then a vector. None otherwise.
     """
 
     episodes: Array
@@ -121,7 +121,7 @@ class StatColumn:
 
 
 def parts_of(counts: Array) -> Iterator[tuple[slice, slice]]:
-    """Divide episodes into parts with at most about 260,000 values, so that indices of values take little memory.
+    """Divide episodes into parts with at most about 260,000 values, so that indices take little memory.
 
     Args:
         counts: [n] number of values of each episode.
@@ -262,8 +262,18 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
         )
 
 
-class PendingEpisodes(Sequence[EpisodeSummary], ABC):
-    """Summaries of episodes that are still on a device, to be fetched when they are needed."""
+if TYPE_CHECKING:
+    _Summaries = Sequence[EpisodeSummary]
+else:
+    _Summaries = ABC
+
+
+class PendingEpisodes(_Summaries):
+    """Summaries of episodes that are still on a device, to be fetched when they are needed.
+
+    They have the methods of a sequence, but `isinstance` does not call them one: with some types of
+    precision, Lightning converts the parts of a batch, and would fetch the entries of a sequence.
+    """
 
     @abstractmethod
     def fetched(self) -> Sequence[EpisodeSummary]:

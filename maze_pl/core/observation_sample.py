@@ -1,9 +1,9 @@
-"""Samples of the observations that a policy has learned from, for comparison with those that it receives later."""
+"""Samples of the observations that a policy has learned from, to be compared with later ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -18,19 +18,29 @@ _ROWS_RECENT: Final = 1024
 _ROWS_PER_BATCH: Final = 64
 _EVERY: Final = 16
 _MOST_ELEMENTS: Final = 64
+_MOST_WAITING: Final = 2**26
+"""Bytes of observations that may stay on a device, such as those of images in a long epoch."""
+
+
+class _Waiting(NamedTuple):
+    """Chosen acts of a sub-step on a device: name -> [n, ...]."""
+
+    step_key: StepKey
+    rows: dict[str, torch.Tensor]
 
 
 class ObservationSample:
     """Random samples of observations: of the whole training, and of its end.
 
-    For each observation of each sub-step, two samples are kept: 4,096 values from the whole training,
-    each equally likely (Vitter 1985, algorithm R), and the last 1,024 values, which reflect the final
-    policy. 64 acts of each sub-step in a batch are considered; of batches that are drawn from a
+    For each observation of each sub-step, two samples are kept: 4,096 values from the whole
+    training, each equally likely (Vitter 1985, algorithm R), and the last 1,024 values, which reflect
+    the final policy. 64 acts of each sub-step in a batch are considered; of batches that are drawn from a
     buffer or a data set, only every 16th batch. Observations of more than 64 numbers are reduced to
     64 evenly spaced ones.
 
     Random choices depend only on how often observations were added, so a resumed run continues the
-    sample.
+    sample. What is chosen on an accelerator stays there until `fetch`, as fetching waits for it;
+    the attributes do not contain it before.
 
     Attributes:
         overall: (Step key, observation) -> [n, elements] float32 of the whole training.
@@ -45,13 +55,15 @@ class ObservationSample:
         self._n_offered: dict[tuple[StepKey, str], int] = {}
         self._n_batches = 0  # calls of `add`, one for each sub-step of a batch; seeds the choices
         self._n_drawn = 0  # batches of acts that were drawn from a buffer or a data set
+        self._waiting: list[_Waiting] = []
+        self._n_waiting_bytes = 0
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> ObservationSample:
         """Return the sample of recorded episodes, for agents that were trained without one.
 
         Args:
-            records: Space records (`SpacesTrajectoryRecord`), such as `Trajectory.spaces` of a rollout.
+            records: Space records (`SpacesTrajectoryRecord`), as `Trajectory.spaces` of a rollout.
         """
         sample = cls()
         for record in records:
@@ -60,10 +72,10 @@ class ObservationSample:
         return sample
 
     def add_batch(self, batch: object) -> None:
-        """Add observations of a training batch; batches without any, as of populations, are passed over."""
+        """Add observations of a training batch; batches without any, as of populations, add nothing."""
         if isinstance(batch, Rollout):
             for step_key, segment in batch.segments.items():
-                active = None if batch.flat else segment.active.flatten()
+                active = None if batch.flat or batch.dense else segment.active.flatten()
                 self._add_tensors(step_key, segment.observation, segment.active.dim(), active)
         elif isinstance(batch, ReplayBatch | TrajectoryBatch):
             self._n_drawn += 1
@@ -73,7 +85,11 @@ class ObservationSample:
                 self._add_tensors(step_key, acts.observation, acts.agent_id.dim(), None)
 
     def _add_tensors(
-        self, step_key: StepKey, observation: Mapping[str, torch.Tensor], n_dims: int, active: torch.Tensor | None
+        self,
+        step_key: StepKey,
+        observation: Mapping[str, torch.Tensor],
+        n_dims: int,
+        active: torch.Tensor | None,
     ) -> None:
         """Choose some acts of a batch, and add their observations.
 
@@ -89,11 +105,34 @@ class ObservationSample:
         n_existing = n_acts if existing is None else len(existing)
         if n_existing == 0:
             return
-        chosen = torch.from_numpy(self._generator(step_key, "acts").integers(0, n_existing, _ROWS_PER_BATCH))
+        device = next(iter(flat.values())).device
+        chosen = self._choices(step_key, n_existing, device)
         if existing is not None:
-            chosen = existing[chosen.to(existing.device)]
-        rows = {name: _array(tensor[chosen.to(tensor.device)]) for name, tensor in flat.items()}
-        self.add(step_key, rows)
+            chosen = existing[chosen]
+        rows = {name: tensor[chosen] for name, tensor in flat.items()}
+        self._waiting.append(_Waiting(step_key, rows))
+        self._n_waiting_bytes += sum(tensor.nbytes for tensor in rows.values())
+        if device.type == "cpu" or self._n_waiting_bytes > _MOST_WAITING:
+            self.fetch()
+
+    def _choices(self, step_key: StepKey, n_acts: int, device: torch.device) -> torch.Tensor:
+        """Choose some of n acts, [64] int64.
+
+        On an accelerator, they lie at equal distances from each other, so that nothing has to be
+        copied to it: the first act and the distance are random.
+        """
+        generator = self._generator(step_key, "acts", len(self._waiting))
+        if device.type == "cpu":
+            return torch.from_numpy(generator.integers(0, n_acts, _ROWS_PER_BATCH))
+        first, distance = generator.integers(0, n_acts), generator.integers(1, max(n_acts, 2))
+        return (int(first) + int(distance) * torch.arange(_ROWS_PER_BATCH, device=device)) % n_acts
+
+    def fetch(self) -> None:
+        """Add what was chosen on a device since the last call, and wait for it."""
+        for step_key, rows in self._waiting:
+            self.add(step_key, {name: _array(tensor) for name, tensor in rows.items()})
+        self._waiting.clear()
+        self._n_waiting_bytes = 0
 
     def add(self, step_key: StepKey, observation: Mapping[str, Array]) -> None:
         """Add observations of a sub-step.
@@ -130,12 +169,14 @@ class ObservationSample:
         self.overall[key][places[is_taken]] = rows[is_taken]
         self._n_offered[key] += len(rows)
 
-    def _generator(self, step_key: StepKey, name: str) -> np.random.Generator:
-        """Generator of the choices in the next batch."""
-        return np.random.default_rng(derive_seed("observation_sample", str(step_key), name, self._n_batches))
+    def _generator(self, step_key: StepKey, name: str, n_waiting: int = 0) -> np.random.Generator:
+        """Generator of the choices in the batch after the next `n_waiting` ones."""
+        n_batches = self._n_batches + n_waiting
+        return np.random.default_rng(derive_seed("observation_sample", str(step_key), name, n_batches))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sample as tensors and plain values."""
+        """Return the sample as tensors and plain values, after fetching what is on a device."""
+        self.fetch()
         observations = []
         for key, overall in self.overall.items():
             described: dict[str, Any] = {"step_key": key[0], "name": key[1], "n_offered": self._n_offered[key]}
@@ -146,6 +187,8 @@ class ObservationSample:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the result of `state_dict`."""
+        self._waiting.clear()
+        self._n_waiting_bytes = 0
         self._n_batches, self._n_drawn = int(state["n_batches"]), int(state["n_drawn"])
         for described in state["observations"]:
             key = described["step_key"], described["name"]

@@ -133,7 +133,10 @@ def _needed(record: SpacesTrajectoryRecord, spec: Spec) -> str | None:
         return "one agent that acts once in each step"
     if record.spec != spec:
         return "the same spaces in all episodes"
-    if (np.diff(np.append(record.env_time, record.last_env_time)) != 1).any():
+    end = record.last_env_time
+    if record.terminated and end == record.env_time[-1]:  # the episode ended within this step
+        end += 1
+    if (np.diff(np.append(record.env_time, end)) != 1).any():
         return "acts of one environment step each"
     if record.actor_reward is not None and not np.array_equal(record.actor_reward, record.reward):
         return "rewards of the environment, not those attributed to an actor"

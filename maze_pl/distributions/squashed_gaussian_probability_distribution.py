@@ -36,6 +36,14 @@ _WEIGHTS = (
 )
 
 
+@functools.cache  # never dropped, as graphs of a device read the tensors at their addresses
+def _quadrature(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the scales [6] and weights [6] of the mixture, copied to a device only once."""
+    with torch.inference_mode(False):
+        scales, weights = torch.tensor((_SCALES, _WEIGHTS), dtype=dtype, device=device).unbind()
+    return scales, weights
+
+
 class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
     """Tanh-squashed normal components: actions low + (high - low) * (1 + tanh(x)) / 2 for normal x.
 
@@ -115,7 +123,7 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         """
         mean = self._normal.mean.unsqueeze(-1)
         variance = (2.0 * self._normal.log_std).exp().unsqueeze(-1)
-        scales, weights = mean.new_tensor((_SCALES, _WEIGHTS)).unbind()
+        scales, weights = _quadrature(mean.dtype, mean.device)
         deviation = (variance + scales.square()).sqrt()  # [..., n, 6]
         ratio = mean / (deviation * math.sqrt(2.0))
         spread = deviation * math.sqrt(2.0 / math.pi) * torch.exp(-ratio.square())

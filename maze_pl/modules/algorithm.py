@@ -201,9 +201,10 @@ class AlgorithmModule(RunModule):
         return self._learning_rates.current
 
     def follow_learning_rate(self, optimizer: Optimizer) -> None:
-        """Set the learning rate of all groups to `current_learning_rate`, unless schedulers do.
+        """Set the learning rates of all groups by `current_learning_rate`, unless schedulers do.
 
-        Flat optimisers and those by `make_optimizer` follow it anyway, others only by this call.
+        Flat optimisers and those by `make_optimizer` follow it anyway, except where a callback has
+        set another rate, which this call replaces. Other optimisers follow it only by this call.
         """
         self._learning_rates.follow(optimizer)
 
@@ -234,21 +235,18 @@ class AlgorithmModule(RunModule):
     ) -> None:
         """Take one gradient step, averaged over all ranks; all ranks must call it equally often.
 
-        The loss may depend on any of the parameters, or on some ranks on none of them. A loss that
-        is passed as a method of this module, such as `self.loss`, is traced and run where
-        that is possible and yields the same numbers; a tensor is differentiated by autograd.
+        Losses may depend on any parameters, on some ranks on none. Methods of this module, such as
+        `self.loss`, are traced where that yields the same numbers; autograd differentiates tensors.
 
         Args:
             loss: Function from the minibatch to a scalar, or a scalar.
             minibatch: Input of the function. It can be traced if it maps step keys to objects with
                 `tensors`, `with_tensors` and `structure`, as `PolicySamples` and `TransitionBatch`.
             optimizer: Index of the optimiser in `configure_optimizers`. Parameters of the other
-                optimisers are constants of the loss. Optimisers other than `FlatAdam` keep the
-                learning rates that they were created with, see `follow_learning_rate`.
+                optimisers are constants of the loss.
             even: Whether all minibatches have the same few shapes, each of which has a trace.
                 Otherwise one trace, which takes longer to make, serves any numbers of acts.
-            traced: Whether the loss may be traced. False for a loss that does more than compute a
-                result and `record` values, such as one that keeps tensors in an attribute.
+            traced: False for a loss with other effects than `record`, such as one that keeps tensors.
             record_norms: Also record the gradient norms of policies and critics.
 
         Raises:
@@ -301,7 +299,7 @@ class AlgorithmModule(RunModule):
         if self.capture != "auto" or self.device.type not in ("cpu", "cuda"):
             return None
         idle = tuple(group["lr"] == 0.0 for group in wrapped.param_groups)
-        settings = index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
+        settings = self.device, index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
         in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
         return LossOwner(self, settings, (AlgorithmModule.record.__code__, in_critic_burn_in.__code__))
 
@@ -313,10 +311,16 @@ class AlgorithmModule(RunModule):
 
     def setup(self, stage: str) -> None:
         """Forget the previous run; refuse data and networks that do not fit."""
-        self._learning_rates.start_run()
+        if stage == "fit":
+            self._learning_rates.start_run()
+            self._gradient_steps.traced_losses.discard_graphs()
         super().setup(stage)
         if stage == "fit" and self._trainer is not None and self.actor_critic is not None:
             require_critic(type(self).__name__, self.critic, self.critic_type)
+
+    def teardown(self, stage: str) -> None:
+        """Free the memory of graphs on a GPU, which the trainer has moved the networks from."""
+        self._gradient_steps.traced_losses.discard_graphs()
 
     def on_fit_start(self) -> None:
         """Refuse combinations of options that cannot work; print automatic networks."""
@@ -387,11 +391,7 @@ class AlgorithmModule(RunModule):
         self._learning_rates.save(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the state added by `on_save_checkpoint`; build the networks if necessary.
-
-        Raises:
-            ValueError: The checkpoint has another format.
-        """
+        """Restore the state added by `on_save_checkpoint`, as `RunModule`; build the networks if necessary."""
         entry = checkpoint_entry(checkpoint)
         if entry is not None and "class_path" in entry and self.actor_critic is None:
             self._compose(Spec.from_dict(entry["spec"]))

@@ -185,7 +185,7 @@ class BC(AlgorithmModule):
         return surprise, entropy
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Set the learning rate, record the gradient norm and limit it, before Lightning clips."""
+        """Record the gradient norm and limit it, before Lightning clips."""
         for step_key in self.spec.step_keys:
             norm = float(gradient_norm(self.policy.parameters_of(step_key)))
             self._require_finite("norm of the gradient", norm)
@@ -195,8 +195,6 @@ class BC(AlgorithmModule):
                     self.record("policy_grad_norm", gradient_norm(parameters), f"{step_key}/{part}")
         if self.max_grad_norm:
             torch.nn.utils.clip_grad_norm_(self.parameters(), self.max_grad_norm)
-        if self.sets_learning_rates_of(optimizer):
-            self.follow_learning_rate(optimizer)
 
     def _require_finite(self, what: str, number: float) -> None:
         if not abs(number) < _LARGEST:

@@ -12,7 +12,7 @@ from maze_pl.modules.network_choice import DistributionOverrides
 class AlgorithmHooks:
     """Declarations and hooks of an algorithm, besides those of Lightning.
 
-    Further hooks are `check_data_module` of `RunModule` and `parameter_groups` of `AlgorithmModule`.
+    Further hooks are `RunModule.check_data_module` and `AlgorithmModule.parameter_groups`.
     Subclasses extend `on_networks_ready`, `on_coefficients_set`, `record_epoch`, `rank_state` and
     `load_rank_state` by calling `super()`; they replace the others.
 
@@ -23,7 +23,8 @@ class AlgorithmHooks:
         critic_type: Class of critics that the algorithm needs; networks with another critic, or
             without one, are refused, and automatic networks have one. `object` accepts any
             networks; automatic ones have no critic then.
-        head_distributions: Distributions of action heads in automatic networks that replace the default ones.
+        head_distributions: Distributions of action heads in automatic networks that replace the
+            default ones.
         topic: Section of the logs in which recorded values appear.
         statistics: Name of a recorded value -> one line that describes it, for statistics that shipped
             algorithms do not record.
@@ -57,12 +58,22 @@ class AlgorithmHooks:
         """
         return learning_rate
 
+    def learning_rate_option_of(self, group: str) -> str:
+        """Return the name of the option that `default_learning_rate_of` returns the value of.
+
+        If it follows a schedule, callbacks cannot set the learning rate of the group.
+
+        Args:
+            group: Name of the group in `parameter_groups`.
+        """
+        return "lr"
+
     def learning_rate_of(self, group: str, learning_rate: float) -> float:
         """Return the learning rate of a parameter group; 0 leaves the group unchanged.
 
         It is called for groups of flat optimisers, and of optimisers that `make_optimizer` returned,
-        several times for a batch: after the previous one, when an epoch begins, and in the first
-        gradient step.
+        several times for a batch: after the previous one, when an epoch begins, when the batch
+        starts, and in the first gradient step.
 
         Args:
             group: Name of the group in `parameter_groups`.
@@ -72,7 +83,7 @@ class AlgorithmHooks:
         return learning_rate
 
     def on_coefficients_set(self) -> None:
-        """Use the new values of options that follow schedules, before data of the next batch is collected.
+        """Use the new values of options that follow schedules, before the next batch is collected.
 
         Called at the beginning of a new or resumed run, and after each batch but the last one. It
         is the place to pass a coefficient of acting, such as an exploration rate, to the policy.

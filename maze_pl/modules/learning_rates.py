@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch.optim import Optimizer
 
@@ -35,17 +36,37 @@ class _GroupRate:
     by_options: float | None = None
 
     @property
-    def saved(self) -> list[float | None]:
-        """The attributes, for checkpoints."""
-        every = self.assigned, self.by_callback, self.by_options
-        return [None if rate is None else float(rate) for rate in every]
+    def saved(self) -> dict[str, float | None]:
+        """The attributes by name, as plain values for checkpoints."""
+        return {name: None if rate is None else float(rate) for name, rate in asdict(self).items()}
+
+    def is_changed(self, rate: float) -> bool:
+        """True if other code has set this rate of the group since it was given one."""
+        return self.assigned is not None and rate != self.assigned
+
+    def chosen(self, rate: float) -> float:
+        """Return the rate to use: that of a callback until the options give the group another one.
+
+        Args:
+            rate: Learning rate by the options. While it is 0, it is used, and that of a callback
+                is kept for later.
+        """
+        if self.by_callback is None or rate == 0.0:
+            return rate
+        if self.by_options is None:
+            self.by_options = rate
+        if self.by_options != rate:
+            self.by_callback = self.by_options = None
+            return rate
+        return self.by_callback
 
 
 class LearningRates:
-    """Learning rates by the options of an algorithm, or by learning-rate schedulers where there are some.
+    """Learning rates by the options of an algorithm, or by its learning-rate schedulers.
 
-    A rate that a callback sets in `param_groups` replaces that of the options until these give the group
-    another one; while they give it 0, it is 0. Rates that follow a schedule cannot be replaced.
+    A rate that a callback sets in `param_groups` replaces that of the options until these give the
+    group another one; while they give it 0, it is 0. Rates that follow a schedule cannot be
+    replaced.
 
     Args:
         module: The algorithm.
@@ -82,7 +103,7 @@ class LearningRates:
         self._is_linear = lr_schedule == "linear"
         self._options = options
         self._schedulers = schedulers
-        self._rates: dict[int, _GroupRate] = {}  # by identity of a group's first parameter
+        self._rates: dict[tuple[int, int], _GroupRate] = {}  # by id of optimiser, index of group
         self._warned = False
 
     @property
@@ -124,7 +145,7 @@ class LearningRates:
         self._warned = False
 
     def save(self, checkpoint: dict[str, Any]) -> None:
-        """Add the settings of parameter groups to a checkpoint, to tell what callbacks have changed.
+        """Add the settings of parameter groups to a checkpoint, to tell what others have changed.
 
         Args:
             checkpoint: The checkpoint.
@@ -134,8 +155,8 @@ class LearningRates:
         every: list[list[GroupSettings]] = []
         for optimizer in self._module.trainer.optimizers:
             every.append([])
-            for group, options in self._followers(optimizer):
-                rate = self._rates.get(_identity(group), _GroupRate())
+            for index, (_, options) in enumerate(self._followers(optimizer)):
+                rate = self._rates.get((id(optimizer), index), _GroupRate())
                 every[-1].append({"rates": rate.saved, "options": dict(options)})
         add_to_checkpoint(checkpoint, group_settings=every)
 
@@ -155,9 +176,10 @@ class LearningRates:
         every = entry.get("group_settings") or [[] for _ in states]
         for optimizer, state, saved in zip(self._module.trainer.optimizers, states, every, strict=False):
             self._options.restore_options(optimizer, state["param_groups"], [one["options"] for one in saved])
-            rates = [_GroupRate(*one["rates"]) for one in saved]
-            for index, group in enumerate(optimizer.param_groups):
-                self._rates[_identity(group)] = rates[index] if index < len(rates) else _GroupRate()
+            rates = [_GroupRate(**one["rates"]) for one in saved]
+            n_unknown = len(optimizer.param_groups) - len(rates)
+            for index, rate in enumerate([*rates, *(_GroupRate() for _ in range(n_unknown))]):
+                self._rates[id(optimizer), index] = rate
 
     # ---------------------------------------------------------------------------------------------------- a batch
 
@@ -172,7 +194,7 @@ class LearningRates:
             self._record(learning_rate)
 
     def _record_first_groups(self) -> None:
-        """Record the learning rate that schedulers have set for the first group of each optimiser."""
+        """Record the rate that schedulers have set for the first group of each optimiser."""
         for index, optimizer in enumerate(self._module.trainer.optimizers):
             group = optimizer.param_groups[0]
             rate = group["lr"]
@@ -182,11 +204,15 @@ class LearningRates:
             self._module.record(name, rate)
 
     def _record(self, learning_rate: float) -> None:
-        """Record the learning rate, and those of the parameters with separate options."""
+        """Record the learning rate, and those of the parameters with separate options.
+
+        `learning_rate` is that of the options, or the one that a callback has set for the first
+        group, even while `learning_rate_of` returns 0 for it.
+        """
         optimizers = self._module.trainer.optimizers
         by_callback = None
         if optimizers:
-            by_callback = self._rates.get(_identity(optimizers[0].param_groups[0]), _GroupRate()).by_callback
+            by_callback = self._rates.get((id(optimizers[0]), 0), _GroupRate()).by_callback
         self._module.record("learning_rate", learning_rate if by_callback is None else by_callback)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
@@ -201,19 +227,26 @@ class LearningRates:
         self._follow_all()
 
     def _follow_all(self) -> None:
-        for optimizer in self._module.trainer.optimizers:
-            if self._module.sets_learning_rates_of(optimizer):
-                self.follow(optimizer)
-
-    def follow(self, optimizer: Optimizer) -> None:
-        """Set the learning rates of an optimiser; see `AlgorithmModule.follow_learning_rate`."""
+        """Set the rates that the options determine, unless schedulers or callbacks do."""
         if self._schedulers.is_active:
             return
-        learning_rate = self.current
+        for optimizer in self._module.trainer.optimizers:
+            if self._module.sets_learning_rates_of(optimizer):
+                self._set(optimizer, [self.current] * len(optimizer.param_groups))
+
+    def follow(self, optimizer: Optimizer) -> None:
+        """Set the rates of an optimiser in any case; see `AlgorithmModule.follow_learning_rate`."""
+        if self._schedulers.is_active:
+            return
+        if isinstance(optimizer, LightningOptimizer):
+            optimizer = optimizer.optimizer
         is_ours = self._module.sets_learning_rates_of(optimizer)
-        for group, options in self._followers(optimizer):
-            rate = self._of_group(group, learning_rate) if is_ours else learning_rate
-            self._assign(group, rate, options.get("lr"))
+        learning_rate = self.current
+        for index, (group, _) in enumerate(self._followers(optimizer)):
+            group["lr"] = learning_rate
+            if is_ours:
+                group["lr"] = self._of_group(group, learning_rate)
+                self._rates[id(optimizer), index] = _GroupRate(group["lr"])
 
     def set_rates(self, optimizer: Optimizer, index: int) -> None:
         """Set the learning rates of an optimiser's groups for this batch.
@@ -223,52 +256,55 @@ class LearningRates:
             index: Its index in the algorithm.
         """
         rates = self._schedulers.rates(index, len(optimizer.param_groups))
-        pairs = list(zip(self._followers(optimizer), rates, strict=False))
-        if self._schedulers.is_active:
-            self._schedulers.assign(index, [self._of_group(group, rate) for (group, _), rate in pairs])
+        if not self._schedulers.is_active:
+            self._set(optimizer, rates)
             return
-        for (group, options), rate in pairs:
-            self._assign(group, self._of_group(group, rate), options.get("lr"))
+        pairs = zip(self._followers(optimizer), rates, strict=False)
+        self._schedulers.assign(index, [self._of_group(group, rate) for (group, _), rate in pairs])
+
+    def _set(self, optimizer: Optimizer, rates: Sequence[float]) -> None:
+        """Set the learning rates of groups, except for those that a callback has set.
+
+        Args:
+            optimizer: The optimiser.
+            rates: Learning rate of the algorithm, for each group.
+        """
+        followers = zip(self._followers(optimizer), rates, strict=False)
+        for index, ((group, options), rate) in enumerate(followers):
+            known = self._rates.setdefault((id(optimizer), index), _GroupRate(options.get("lr")))
+            self._note_change(known, group)
+            group["lr"] = known.assigned = known.chosen(self._of_group(group, rate))
 
     def _followers(self, optimizer: Optimizer) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the groups whose learning rates follow the options, all but those of callbacks.
 
-        Each comes with the options that it was made with, which are unknown for optimisers of users.
+        Each comes with the options that it was made with; those of users' optimisers are unknown.
         """
         groups = optimizer.param_groups
         made_with: Sequence[dict[str, Any]] = self._options.made_with(optimizer) or [{} for _ in groups]
         return list(zip(groups, made_with, strict=False))
 
-    def _assign(self, group: dict[str, Any], rate: float, first: float | None) -> None:
-        """Set the learning rate of a group, unless a callback has set another one.
-
-        Args:
-            group: Entry of `param_groups`.
-            rate: Learning rate by the options.
-            first: Learning rate that the group was made with; None if that is unknown.
-        """
-        known = self._rates.setdefault(_identity(group), _GroupRate(first))
-        if known.assigned is not None and group["lr"] != known.assigned:
-            schedule = self._schedule_of(group)
-            if schedule is None:
-                known.by_callback, known.by_options = group["lr"], None
-            else:
-                self._warn_of_change(group, schedule)
-        if known.by_callback is not None and rate != 0.0:
-            known.by_options = known.by_options or rate
-            if known.by_options == rate:
-                rate = known.by_callback
-            else:
-                known.by_callback = known.by_options = None
-        group["lr"] = known.assigned = rate
+    def _note_change(self, known: _GroupRate, group: dict[str, Any]) -> None:
+        """Keep the rate that a callback has set for a group, or warn that it has no effect."""
+        if not known.is_changed(group["lr"]):
+            return
+        schedule = self._schedule_of(group)
+        if schedule is None:
+            known.by_callback, known.by_options = group["lr"], None
+        else:
+            self._warn_of_change(group, schedule)
 
     def _schedule_of(self, group: dict[str, Any]) -> str | None:
-        """Return the option by which the learning rate of a group follows a schedule; None if it does not."""
-        lr_of_pattern = self._options.groups[group["pattern"]].lr if "pattern" in group else None
+        """Return the option that makes the rate of a group follow a schedule; None without one."""
+        module = self._module
+        lr_of_pattern = self._lr_of_pattern(group)
         if callable(lr_of_pattern):
             return f"optimizer_groups[{group['pattern']!r}].lr"
-        follows = callable(self._coefficient) and (lr_of_pattern is None or self._is_linear)
-        return self.schedules[0] if follows else None
+        if lr_of_pattern is None:
+            option = module.learning_rate_option_of(_part_of(group))
+            if module.follows_schedule(option):
+                return f"{option}={module.hparams[option]}"
+        return "lr_schedule=linear" if self._is_linear else None
 
     def _warn_of_change(self, group: dict[str, Any], schedule: str) -> None:
         """Warn once that a callback cannot set a rate."""
@@ -276,6 +312,10 @@ class LearningRates:
             self._warned = True
             came = f"a learning rate of {group['lr']:g}, which a callback has set, has no effect"
             rank_zero_warn(f"{came}: the learning rate follows {schedule}, which sets it before each batch")
+
+    def _lr_of_pattern(self, group: dict[str, Any]) -> Coefficient | None:
+        """Return the learning rate that `optimizer_groups` has for a group; None if it has none."""
+        return self._options.groups[group["pattern"]].lr if "pattern" in group else None
 
     def _of_group(self, group: dict[str, Any], rate: float) -> float:
         """Return the learning rate of a group in this batch.
@@ -285,8 +325,8 @@ class LearningRates:
             rate: Learning rate of the algorithm, or what schedulers have set for the group.
         """
         module = self._module
-        part: str = group.get("part", group.get("name", ""))
-        lr_of_pattern = self._options.groups[group["pattern"]].lr if "pattern" in group else None
+        part = _part_of(group)
+        lr_of_pattern = self._lr_of_pattern(group)
         if lr_of_pattern is None:
             rate = module.default_learning_rate_of(part, rate)
         elif not self._schedulers.is_active:  # otherwise they have set the rate of the group
@@ -296,6 +336,7 @@ class LearningRates:
         return module.learning_rate_of(part, rate)
 
 
-def _identity(group: dict[str, Any]) -> int:
-    """Identify a group by its first parameter, as loading a state replaces the group."""
-    return id(next(iter(group["params"]), group))
+def _part_of(group: dict[str, Any]) -> str:
+    """Return the name of a group in `parameter_groups`."""
+    part: str = group.get("part", group.get("name", ""))
+    return part

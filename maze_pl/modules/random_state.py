@@ -60,8 +60,14 @@ def global_random_state(device: torch.device) -> dict[str, Any]:
     return state
 
 
-def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
-    """Restore the state returned by `global_random_state`."""
+def restore_random_state(state: dict[str, Any], device: torch.device, seed: int = 0) -> None:
+    """Restore the state returned by `global_random_state`.
+
+    Args:
+        state: The state.
+        device: Device whose generator is restored, too.
+        seed: Seed of this generator if the state comes from another kind of device.
+    """
     torch.set_rng_state(state["torch"].cpu())
     name, keys, position, has_gauss, gauss = state["numpy"]
     np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), position, has_gauss, gauss))
@@ -69,3 +75,5 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
     random.setstate((version, tuple(internal), gauss_next))
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)
+    elif device.type == "cuda":
+        torch.cuda.manual_seed(seed)

@@ -116,8 +116,9 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         leave_at_exit()
         if stage == "fit" and self._trainer is not None:
             refuse_unsuitable_trainer(self.trainer)
-            if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-                self.trainer.fit_loop.epoch_loop.max_steps = -1  # it limits batches, which take several steps each
+            trainer: Any = self.trainer
+            if trainer.fast_dev_run and not trainer.overfit_batches:  # which removes the limit of batches
+                trainer.fit_loop.epoch_loop.max_steps = -1  # a batch takes several steps
             self.check_data_module(getattr(self.trainer, "datamodule", None))
 
     # ----------------------------------------------------------------------------------------------- schedules
@@ -316,22 +317,23 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         self._schedulers.start()
         self._follow_schedules()
         restored, self._restored = self._restored, None
+        seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
+        seed_of_rank = derive_seed(seed, "rank", self.env_steps, self.global_rank)
         if restored is not None and self.trainer.ckpt_path is not None:
             ranks = restored["ranks"]
             if len(ranks) == world_size():
                 own = ranks[self.global_rank]
                 self.generator.set_state(own["generator"].cpu())
-                restore_random_state(own["random"], self.device)
+                restore_random_state(own["random"], self.device, seed_of_rank)
                 self._statistics.load_rank_state_dict(own["statistics"])
                 self._unfinished_batches = own["unfinished_batches"]
                 self.load_rank_state(own.get("further", {}))
                 return
             found = f"the checkpoint was written by {len(ranks)} ranks, not {world_size()}"
             rank_zero_warn(f"random generators are seeded again: {found}")
-        seed = int(os.environ.get("PL_GLOBAL_SEED", torch.initial_seed() % 2**31))
         self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))
         if world_size() > 1:
-            seed_global_generators(derive_seed(seed, "rank", self.env_steps, self.global_rank))
+            seed_global_generators(seed_of_rank)
 
     def get_extra_state(self) -> Tensor:
         """Return the count of environment steps: spawned processes return only module state."""

@@ -238,6 +238,10 @@ class SAC(AlgorithmModule):
             return own
         return own / self.lr * learning_rate
 
+    def learning_rate_option_of(self, group: str) -> str:
+        """Return the option of a group's learning rate: for `other`, `entropy_coef_lr`."""
+        return "entropy_coef_lr" if group == "other" else super().learning_rate_option_of(group)
+
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
         """Learn from the minibatches of a batch."""
         self._errors = None if batch.reprioritise is None else {}

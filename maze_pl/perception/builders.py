@@ -24,6 +24,7 @@ from maze_pl.perception.template_checks import (
     require_all_observations,
     require_further_inputs,
     require_known_heads,
+    require_known_inputs,
     require_known_observations,
     require_known_sub_steps,
     require_used_modalities,
@@ -104,7 +105,7 @@ class BaseModelBuilder(ABC):
             self._check_roles(name, modality)
 
     def _check_roles(self, name: str, modality: str) -> None:
-        """Refuse further inputs of an observation that its blocks do not read, and missing ones that they do."""
+        """Refuse further inputs that the blocks of an observation do not read, and missing ones."""
         roles = set(self.further_inputs.get(name, ()))
         read = {role for entry in self._blocks.get(modality, ()) for role in entry.roles(roles)}
         if read != roles:
@@ -169,8 +170,9 @@ class BaseModelBuilder(ABC):
         """
         mapped = self.observation_modality_mapping
         further = self.further_keys
-        require_known_observations(spec, {*mapped, *self.omitted_observations}, further)
+        require_known_observations(spec, {*mapped, *self.omitted_observations})
         require_further_inputs(spec, self.further_inputs)
+        require_known_inputs(spec, further)
         require_all_observations(spec, mapped, {*further, *self.omitted_observations})
         require_known_heads(spec, self._heads)
         configured = [*self._blocks, *(modality for modality, _ in self._heads.values())]

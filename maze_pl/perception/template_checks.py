@@ -11,26 +11,44 @@ from maze_pl.core.spec import Spec
 _MAPPING = "observation_modality_mapping"
 
 
-def require_known_observations(spec: Spec, mapped: Iterable[str], further: Iterable[str]) -> None:
-    """Refuse a template that names observations that no sub-step has.
-
-    Args:
-        spec: Observations and actions of the environment.
-        mapped: Names in `observation_modality_mapping`.
-        further: Further inputs of blocks.
-
-    Raises:
-        ValueError: An observation is unknown.
-    """
+def _known_inputs(spec: Spec) -> set[str]:
+    """Return the names of everything that networks may read in any sub-step."""
     known = {STEP_KEY_OBSERVATION}
     for step in spec.steps.values():
         known.update(step.observation_shapes)
         for head, space in step.action_space.items():
             if isinstance(space, spaces.Box):  # an input of state-action critics
                 known.add(head)
+    return known
+
+
+def require_known_observations(spec: Spec, mapped: Iterable[str]) -> None:
+    """Refuse a template that names observations that no sub-step has.
+
+    Args:
+        spec: Observations and actions of the environment.
+        mapped: Names in `observation_modality_mapping`.
+
+    Raises:
+        ValueError: An observation is unknown.
+    """
+    known = _known_inputs(spec)
     unknown = sorted(set(mapped) - known)
     if unknown:
         raise ValueError(f"{_MAPPING} names {unknown}; the observations are {sorted(known)}")
+
+
+def require_known_inputs(spec: Spec, further: Iterable[str]) -> None:
+    """Refuse options of blocks that name inputs that no sub-step has.
+
+    Args:
+        spec: Observations and actions of the environment.
+        further: Further inputs of blocks.
+
+    Raises:
+        ValueError: An input is unknown.
+    """
+    known = _known_inputs(spec)
     unknown = [name for name in further if name not in known]
     if unknown:
         raise ValueError(f"block_params name {unknown} as inputs; the observations are {sorted(known)}")

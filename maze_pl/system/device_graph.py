@@ -19,7 +19,7 @@ spoil a recording that has begun.
 
 
 class DeviceGraph:
-    """The operations of a function, recorded once, and replayed with the current values of its tensors.
+    """The operations of a function, recorded once, and replayed with current values of its tensors.
 
     On a CUDA device they are a CUDA graph, which one call launches as a whole. On any other device
     a replay calls the function again, with the same effect.
@@ -32,14 +32,15 @@ class DeviceGraph:
         device: Device of all tensors.
         generator: Generator of `device` that the function draws from, besides the global one.
         prepare: Called before each call of the function while it is recorded, and not recorded
-            itself; undoes what the function must not do several times. None if there is nothing to undo.
+            itself; undoes what the function must not do several times. None if nothing has to be
+            undone.
 
     Attributes:
         outputs: What the function returns, overwritten by each replay.
 
     Raises:
-        RuntimeError: An operation waits for the device, or cannot be recorded. `generator` cannot be
-            used again then; the global generator and the current stream of the device can.
+        RuntimeError: An operation waits for the device, or cannot be recorded. `generator` cannot
+            be used again then; the global generator and the current stream of the device can.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ def uses_graphs(device: torch.device) -> bool:
 
 
 def random_devices(device: torch.device) -> list[torch.device]:
-    """Return the devices whose global generators `torch.random.fork_rng` is to save, besides the CPU."""
+    """Return the devices whose global generators `fork_rng` is to save, besides the CPU."""
     return [device] if device.type == "cuda" else []
 
 

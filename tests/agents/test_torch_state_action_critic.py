@@ -8,7 +8,12 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from maze_pl.agents import TorchSharedStateActionCritic, TorchStateActionCritic, TorchStepStateActionCritic
+from maze_pl.agents import (
+    TorchSharedStateActionCritic,
+    TorchStateActionCritic,
+    TorchStepStateActionCritic,
+)
+from maze_pl.agents import torch_state_action_critic as critic_room
 from maze_pl.agents.torch_state_action_critic import TwinNetwork
 from maze_pl.core.spec import Spec, StepSpec
 
@@ -75,6 +80,64 @@ def test_copies_are_equal_at_first_and_follow_slowly():
         torch.testing.assert_close(twin.target.get_buffer(name), moved)
     assert not twin(inputs, target=True)["q"].requires_grad
     assert {parameter.shape[0] for parameter in twin.parameters()} == {2}
+
+
+def test_targets_follow_in_pieces_bit_for_bit(monkeypatch):
+    pairs = [Net(40, {"q": 300}) for _ in range(2)]
+    whole, cut = TwinNetwork(pairs), TwinNetwork(pairs)
+    for index in range(4):
+        for twin in (whole, cut):
+            generator = torch.Generator().manual_seed(index)
+            with torch.no_grad():
+                for parameter in twin.parameters():
+                    parameter.add_(torch.randn(parameter.shape, generator=generator))
+                    if index == 2:  # as a trainer that moves the module, and a flat optimiser
+                        parameter.data = parameter.data.clone()
+        whole.update_target(0.3)
+        with monkeypatch.context() as patch:
+            patch.setattr(critic_room, "gains_from_pieces", lambda device: True)
+            patch.setattr(critic_room, "piece_size", lambda sizes: 100)
+            cut = copy.deepcopy(cut) if index == 3 else cut
+            cut.update_target(0.3)
+        assert len(cut._pieces[0]) > 40
+        for name, buffer in whole.target.named_buffers():
+            assert torch.equal(buffer, cut.target.get_buffer(name))
+
+
+class Branching(Net):
+    """Looks at values, which torch.vmap does not allow."""
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        return outputs if outputs["q"].sum() > 1e9 else {name: 2.0 * output for name, output in outputs.items()}
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Messages for the user."""
+    messages = []
+    monkeypatch.setattr("pytorch_lightning.utilities.rank_zero_info", messages.append)
+    return messages
+
+
+def test_networks_that_cannot_be_batched_are_evaluated_one_after_the_other_and_one_line_says_so(told):
+    nets = [Branching(3, {"q": 2}) for _ in range(2)]
+    twin, inputs = TwinNetwork(nets), {"x": torch.randn(7, 3)}
+    twin.always_batched = True
+    for _ in range(2):
+        torch.testing.assert_close(twin(inputs)["q"], torch.stack([net(inputs)["q"] for net in nets]))
+    (line,) = told
+    assert "one after the other" in line and "torch.vmap does not evaluate them: vmap: " in line
+
+
+def test_errors_of_networks_are_their_own_also_if_they_are_batched(told):
+    twin = TwinNetwork(pair(3, q=2))
+    twin.always_batched = True
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        twin({"x": torch.randn(7, 4)})
+    assert not told
+    twin({"x": torch.randn(7, 3)})
+    assert twin._is_batchable
 
 
 def test_the_state_is_plain_stacked_tensors_which_another_one_can_load(tmp_path):

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from maze_pl.__main__ import main
 from maze_pl.callbacks.console_log import ConsoleLog
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.system.console import tolerant_console
 from maze_pl.system.signals import StoppedBySignal
 
 
@@ -124,3 +125,14 @@ def test_a_run_that_fails_keeps_its_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert main([*FIT, *SMALL, "--best_checkpoint.monitor", "eval/kpi/none", "--data.evaluators.eval.n_episodes", "1"])
     assert read(tmp_path / "run" / "run.log").splitlines()[-1].startswith("maze-pl: error: BestCheckpoint(monitor=")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+@pytest.mark.parametrize(("stream", "name"), [("stdout", "standard output"), ("stderr", "standard error")])
+def test_a_stream_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, stream: str, name: str) -> None:
+    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
+        monkeypatch.setattr(sys, stream, full)
+        with tolerant_console(), ConsoleLog(), pytest.raises(OSError, match="No space left") as raised:
+            print("lost", file=getattr(sys, stream))
+        monkeypatch.undo()
+    assert raised.value.filename == name

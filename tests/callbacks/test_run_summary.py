@@ -72,7 +72,8 @@ def test_a_command_is_suggested_if_it_continues_the_run(
 
 
 def test_a_run_that_saves_nothing_suggests_no_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options, reason in (({"fast_dev_run": 2}, "fast_dev_run; nothing was saved"), ({}, "max_epochs=1 reached")):
+    unsaved = "fast_dev_run; no checkpoint was written"
+    for options, reason in (({"fast_dev_run": 2}, unsaved), ({}, "max_epochs=1 reached")):
         saves = [LastCheckpoint()] if options else []
         trainer = pl.Trainer(
             default_root_dir=tmp_path,

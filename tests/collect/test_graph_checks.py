@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from maze_pl.collect import tensor_collector
 from maze_pl.collect.graph_checks import differing_number, differing_tensor, numbers_of_policy
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import MOST_RECORDINGS, TensorCollector, TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.nested_arrays import parts_of
 from maze_pl.envs.tensors import CartPoleTensorEnv
@@ -126,6 +126,89 @@ def test_a_policy_that_changes_its_numbers_when_it_acts_is_collected_from_withou
     assert "slower: the policy changes its number 'chooser.action' when it acts" in caplog.text
 
 
+def test_a_number_that_changes_between_rollouts_is_recorded_a_few_times_only(
+    recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Policy()
+    for number in range(2 * MOST_RECORDINGS):
+        policy.chooser.action = number % 2
+        assert actions_of(collector, policy) == [[number % 2] * N_ENVS] * N_STEPS
+    assert recorded.n_recorded == MOST_RECORDINGS
+    assert caplog.text.count("without a graph") == 1
+    assert "slower: the number 'chooser.action' of the policy changes between rollouts" in caplog.text
+
+
+def test_a_policy_that_is_another_one_in_each_rollout_is_recorded_a_few_times_only(
+    recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, policies = collector_of(CartPoleTensorEnv, records=True), [Policy() for _ in range(9)]
+    for policy in policies:
+        collector.collect(policy)
+    assert recorded.n_recorded == MOST_RECORDINGS
+    assert "slower: the policy, or the place of its tensors, changes between rollouts" in caplog.text
+
+
+@pytest.mark.slow
+def test_changes_with_rollouts_in_between_are_recorded_each_time(recorded: type[Recorded]) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Policy()
+    for number in range(2 * MOST_RECORDINGS):
+        policy.chooser.action = number % 2
+        for _ in range(2):
+            assert actions_of(collector, policy) == [[number % 2] * N_ENVS] * N_STEPS
+    assert recorded.n_recorded == 2 * MOST_RECORDINGS
+
+
+def test_a_number_that_is_nan_equals_itself(recorded: type[Recorded], caplog: pytest.LogCaptureFixture) -> None:
+    assert differing_number({"fill": float("nan")}, {"fill": float("nan")}) is None
+    assert differing_number({"fill": float("nan")}, {"fill": 0.0}) == "fill"
+    assert differing_number({"fill": float("nan")}, {}) == "fill"
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Policy()
+    for _ in range(3):
+        policy.chooser.fill = float("nan")
+        collector.collect(policy)
+    assert (recorded.n_recorded, caplog.text) == (1, "")
+
+
+class Shaken(Policy):
+    """Draws from the global generator, and counts its acts in a buffer; another buffer cannot be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n_acts", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("ones", torch.ones(1).expand(3))
+
+    def distribution(self, key: Any, observation: dict[str, Tensor], agent_id: Any = None) -> Joint:
+        self.n_acts.add_(1)
+        joint = Joint(len(observation["observation"]), 0)
+        drawn = (torch.rand(joint.n_envs) < 0.5).long()
+        joint.sample = lambda generator: {"action": (drawn + self.n_acts) % 2}  # type: ignore[method-assign]
+        return joint
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_checks_and_recordings_leave_global_generators_and_buffers_alone(
+    records: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Called:
+        """A graph that calls its function, as that of a CPU does, also while it is recorded."""
+
+        def __init__(self, function: Any, device: Any, generator: Any, prepare: Callable[[], Any]) -> None:
+            self.replay = function
+            for _ in range(3):
+                prepare()
+                function()
+
+    monkeypatch.setattr(tensor_collector, "DeviceGraph", Called)
+    policy = Shaken()
+    torch.manual_seed(5)
+    found = actions_of(collector_of(CartPoleTensorEnv, records=records), policy)
+    assert int(policy.n_acts) == N_STEPS
+    torch.manual_seed(5)
+    for number, row in enumerate(found):
+        assert row == (((torch.rand(N_ENVS) < 0.5).long() + number + 1) % 2).tolist()
+    assert "without a graph" not in caplog.text
+
+
 def test_numbers_and_texts_of_all_modules_are_compared() -> None:
     policy: Any = Policy()
     policy.mode = "greedy"
@@ -171,7 +254,7 @@ def test_the_first_step_changes_nothing_but_what_is_restored_after_a_recording(n
     collector._row.zero_()
     everything = list(tensors_below([collector.env, vars(collector._storage), collector._episode, collector._reward]))
     before = [tensor.clone() for tensor in everything]
-    written = collector._written_by_first_step()
+    written = collector._written_by_first_step(policy)
     snapshot = collector._snapshot(written)
     for _ in range(2):  # which differ by their actions
         collector._row.zero_()

@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.agents import TorchPolicy
 from maze_pl.collect import tensor_collector
 from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.core.batches import Rollout
@@ -37,6 +38,7 @@ from maze_pl.perception import (
 )
 from maze_pl.system.device_graph import N_WARM_UPS
 from tests import equality
+from tests.collect.late_episodes import LateEpisodes
 from tests.envs.tensors.tensor_envs import ENVS
 
 N_ENVS, N_STEPS = 6, 25
@@ -186,6 +188,44 @@ class WarmedUp:
             prepare()
             function()
         self.replay = function
+
+
+def test_pending_episodes_are_compared_by_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
+    (first, module), (second, _) = collector_of(Counter), collector_of(Counter)
+    rollouts = [collector.collect(module.policy).clone() for collector in (first, second)]
+    assert_equal(*rollouts)
+    rollouts[1].summaries.fetched().reward[0] += 1.0  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError):
+        assert_equal(*rollouts)
+
+
+class DrawingNet(nn.Module):
+    """Logits with noise of the global generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        logits = self.layer(tensors["observation"])
+        return {"action": logits + 3 * torch.randn_like(logits)}
+
+
+def test_a_policy_that_draws_global_numbers_continues_exactly_and_is_recorded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    collector, module = collector_of(CartPoleTensorEnv)
+    policy = TorchPolicy([DrawingNet()], module.spec).eval()
+    collector.collect(policy)
+    state, generator = collector.state_dict(), torch.get_rng_state()
+    expected = collector.collect(policy).clone()
+    for records in (False, True):
+        other, _ = collector_of(CartPoleTensorEnv, records=records)
+        other.load_state_dict(state)
+        torch.set_rng_state(generator)
+        assert_equal(other.collect(policy), expected)
+    assert "without a graph" not in caplog.text
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 3])

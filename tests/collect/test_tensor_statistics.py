@@ -12,9 +12,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from maze_pl.collect import tensor_statistics
 from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
 from maze_pl.collect.tensor_episodes import TensorEpisodes
-from maze_pl.collect.tensor_statistics import MOST_PENDING, RolloutRecord, TensorStatistics
+from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
 from maze_pl.core.batches import Rollout
 from maze_pl.core.episode_batch import EpisodeBatch
 from maze_pl.core.spec import Spec, StepSpec
@@ -267,6 +268,14 @@ def test_a_checkpoint_continues_episodes_with_their_events_and_actions(name: str
         assert_same(other.collect(policy).summaries, one)
 
 
+def test_only_groups_with_events_of_running_episodes_are_kept() -> None:
+    collector, policy = collector_of(partial(Walk, max_episode_steps=1))
+    for _ in range(3):
+        collector.collect(policy)
+        events = collector.state_dict()["statistics"]["events"]
+        assert [saved["event"] for saved in events] == ["began"]
+
+
 def test_a_checkpoint_without_statistics_continues_the_episodes() -> None:
     collector, policy = collector_of(Walk)
     collector.collect(policy)
@@ -345,12 +354,30 @@ def test_infinite_kpis_are_refused_each_time_that_they_are_read() -> None:
         collector.state_dict()
 
 
-def test_only_some_rollouts_stay_on_the_device() -> None:
+def test_rollouts_stay_on_the_device_until_they_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[EpisodeBatch] = []
     statistics = statistics_of_two()
-    for number in range(MOST_PENDING + 3):
+    assert record_of(0).n_bytes == 5 * 512, "small tensors take a block each"
+    monkeypatch.setattr(tensor_statistics, "MOST_PENDING_BYTES", 300 * 5 * 512)
+    for number in range(601):
         statistics.add(record_of(number), fetched.append)
-    assert [batch.episode_index.tolist() for batch in fetched] == [[0], [1], [2]]
+        assert len(fetched) == number // 301 * 301 + (number % 301 == 300) * 301, "then all are fetched at once"
+    statistics.state_dict()
+    assert [batch.episode_index.tolist() for batch in fetched] == [[number] for number in range(601)]
+
+
+def test_records_hold_counts_and_discrete_actions_in_small_types_and_episodes_do_not() -> None:
+    collector, policy = collector_of(Walk)
+    rollout = collector.collect(policy)
+    record = collector._storage.record(collector._played, False, 0, "Walk")
+    types = {name: tensor.dtype for name, tensor in record.numbers.items()}
+    assert types == {"env_steps": torch.int32, "episode_index": torch.int32, "reward": torch.float64}
+    assert record.actions["step"]["speed"].dtype == torch.int8
+    assert record.actions["step"]["to"].dtype == torch.float32
+    summaries = rollout.summaries.fetched() if isinstance(rollout.summaries, TensorEpisodes) else rollout.summaries
+    assert (summaries.env_steps.dtype, summaries.episode_index.dtype) == (np.int64, np.int64)
+    values = {key[3][1]: column.values.dtype for key, column in summaries.statistics.items() if key[1] == "action"}
+    assert values == {"to": np.float32, "speed": np.int64, "high": np.int8}
 
 
 def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,14 +11,20 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
+from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.core import observation_sample
 from maze_pl.core.batches import ReplayBatch, Rollout, TransitionBatch
 from maze_pl.core.observation_sample import ObservationSample, places_of
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv
+from maze_pl.modules import PPO
 from maze_pl.runs.rollout import rollout
+from tests.devices import NoHostReads
 from tests.envs.structured_example import make_heap_env
+from tests.envs.tensors.tensor_envs import ENVS
+from tests.equality import assert_equal
 
 KEY = (0, "x")
 
@@ -122,3 +129,66 @@ def test_observations_in_bfloat16_are_kept_as_their_numbers() -> None:
         samples.append(sample.overall[KEY])
     assert samples[0].dtype == samples[1].dtype == np.float32
     np.testing.assert_array_equal(*samples)
+
+
+def dense_rollout() -> Rollout:
+    """A rollout of an environment in tensors with two sub-steps."""
+    spec = Spec.of(ENVS["structured"]())
+    vector = TensorVector(ENVS["structured"](), 4, spec, torch.device("cpu"))
+    return TensorCollector(vector, 20, torch.Generator().manual_seed(0)).collect(PPO(spec=spec).policy).clone()
+
+
+def test_dense_rollouts_are_sampled_as_any_others_without_looking_for_acts() -> None:
+    rollout = dense_rollout()
+    dense, other = ObservationSample(), ObservationSample()
+    with NoHostReads():
+        dense.add_batch(rollout)
+    other.add_batch(replace(rollout, dense=False))
+    assert dense.overall.keys() == other.overall.keys()
+    for key, rows in dense.overall.items():
+        np.testing.assert_array_equal(rows, other.overall[key])
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_observations_that_are_fetched_late_give_the_same_sample(
+    is_limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout = dense_rollout()
+    at_once, late = ObservationSample(), ObservationSample()
+    with monkeypatch.context() as patch:
+        patch.setattr(late, "fetch", lambda: None)  # as on a device
+        for _ in range(5):
+            at_once.add_batch(rollout)
+            late.add_batch(rollout)
+    assert not late.overall
+    assert late._n_waiting_bytes == sum(rows.nbytes for one in late._waiting for rows in one.rows.values()) > 0
+    if is_limited:
+        late.fetch()
+        assert (late._waiting, late._n_waiting_bytes) == ([], 0)
+    found, expected = late.state_dict(), at_once.state_dict()  # which fetches
+    assert_equal(found, expected)
+
+
+@pytest.mark.parametrize("n_acts", [1, 2, 7, 80])
+def test_acts_on_a_device_are_chosen_equally_often(n_acts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = ObservationSample()
+    counts = np.zeros(n_acts)
+    arange = torch.arange
+    monkeypatch.setattr(torch, "arange", lambda n, device: arange(n))  # on the CPU
+    for number in range(400):
+        sample._n_batches = number
+        chosen = sample._choices(0, n_acts, torch.device("meta"))
+        assert chosen.shape == (64,)
+        counts += np.bincount(chosen.numpy(), minlength=n_acts)
+    assert counts.sum() == 400 * 64
+    assert abs(counts / counts.mean() - 1).max() < 0.35
+
+
+def test_much_that_waits_on_a_device_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observation_sample, "_MOST_WAITING", 3 * 64 * 4 * 4)
+    fetched = []
+    sample = ObservationSample()
+    monkeypatch.setattr(sample, "fetch", lambda: fetched.append(len(sample._waiting)))
+    for _ in range(4):
+        sample._add_tensors(0, {"x": torch.empty(100, 4, device="meta")}, 1, None)
+    assert fetched == [4]

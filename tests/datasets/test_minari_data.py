@@ -111,6 +111,15 @@ def test_numbers_that_minari_has_no_place_for_are_refused(changes: dict[str, Any
     assert data.total_steps == 3
 
 
+def test_an_act_that_ends_the_episode_within_an_environment_step_counts_as_one() -> None:
+    """As in simulations whose last act does not complete its step."""
+    assert to_minari([replace(flat(3), last_env_time=2)], "ended-v0").total_steps == 3
+    with pytest.raises(ValueError, match="which has acts of one environment step each"):
+        to_minari([replace(flat(3, terminated=False), last_env_time=2)], "cut-v0")
+    with pytest.raises(ValueError, match="which has acts of one environment step each"):
+        to_minari([replace(flat(3), last_env_time=1)], "twice-v0")
+
+
 def test_skipped_environment_steps_are_refused_and_equal_rewards_of_the_actor_are_not() -> None:
     skipping = StepSkipWrapper.wrap(GymMazeEnv("CartPole-v1"), n_steps=4)
     with pytest.raises(ValueError, match="which has acts of one environment step each"):

@@ -25,6 +25,7 @@ from maze_pl.distributions import (
     SquashedGaussianProbabilityDistribution,
 )
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
+from tests.operations import operations_of
 
 BETA, SQUASHED = BetaProbabilityDistribution, SquashedGaussianProbabilityDistribution
 KINDS = [BETA, SQUASHED]
@@ -146,6 +147,13 @@ def test_kl_is_that_of_numeric_integration(kind: Any, pair: Any) -> None:
     expected = float(mpmath.quad(integrand, [-60, -20, -5, -2, 0, 2, 5, 20, 60]))
     found = [kind(torch.tensor(logits), box("lopsided")) for logits in pair]
     assert found[0].kl(found[1]).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_entropy_of_a_squashed_gaussian_copies_no_numbers_from_the_host() -> None:
+    logits = torch.zeros(3, 2)
+    for _ in range(2):
+        operations = operations_of(SQUASHED(logits, box("uneven")).entropy)
+    assert not any("lift" in name or "copy" in name for name in operations)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -59,6 +59,15 @@ def test_fast_dev_run_limits_batches_that_take_several_steps_each(kit: SimpleNam
     assert (module.env_steps, trainer.global_step) == (3 * 40, 3 * 4)
 
 
+@pytest.mark.filterwarnings("ignore:You are using fast_dev_run")
+def test_fast_dev_run_is_limited_also_if_it_overfits(kit: SimpleNamespace) -> None:
+    module = PPO(actor_critic=kit.make_actor_critic(), batch_size=20, n_optimization_epochs=1)
+    data = kit.Source(module, kit.make_flat_rollout, 50)
+    trainer = kit.make_trainer(fast_dev_run=2, overfit_batches=1.0)
+    trainer.fit(module, torch.utils.data.DataLoader(list(data), batch_size=None))
+    assert trainer.global_step == 2
+
+
 def test_loss_without_graph_takes_a_step_all_the_same(kit: SimpleNamespace) -> None:
     class Idle(AlgorithmModule):
         def training_step(self, rollout: Rollout, batch_idx: int) -> None:
@@ -317,6 +326,35 @@ def test_the_learning_rate_of_the_schedule_is_public_and_other_optimisers_can_fo
 
     kit.fit(ByDescent(actor_critic=kit.make_actor_critic(), lr=1.0, lr_schedule="linear"), epochs=1, length=2)
     assert rates == [(1.0, 1.0), (0.5, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        (torch.optim.SGD, {}, [1.0, 1.0]),
+        (torch.optim.SGD, {"lr_schedule": "linear"}, [1.0, 0.5]),
+        (FlatAdam, {}, [1.0, 1.0]),
+    ],
+)
+def test_an_algorithm_may_change_the_rates_of_its_optimiser_after_each_call(
+    kit: SimpleNamespace, kind: Any, options: dict[str, Any], expected: list[float]
+) -> None:
+    rates: list[tuple[float, float]] = []
+
+    class Cautious(GradientAscent):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return kind(self.parameters(), lr=0.3)
+
+        def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+            wrapper = self.optimizers()
+            self.follow_learning_rate(wrapper)
+            (group,) = wrapper.param_groups
+            followed = group["lr"]
+            group["lr"] *= 0.1
+            rates.append((followed, group["lr"]))
+
+    kit.fit(Cautious(actor_critic=kit.make_actor_critic(), lr=1.0, **options), epochs=1, length=2)
+    assert rates == [(rate, pytest.approx(0.1 * rate)) for rate in expected]
 
 
 # --------------------------------------------------------------------------------------------------- statistics

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from maze_pl.collect import tensor_collector
-from maze_pl.collect.tensor_episodes import TensorEpisodes
-from maze_pl.core.episode_batch import EpisodeBatch
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.tensors import CartPoleTensorEnv
 from maze_pl.modules import A2C
 from maze_pl.modules.run_module import RunModule
+from tests.collect.late_episodes import LateEpisodes
 
 LOSSES = {f"ActorCriticEvents/{name}/substep_0" for name in ("policy_loss", "policy_entropy", "critic_value_loss")}
 
@@ -26,19 +25,6 @@ class LateA2C(A2C):
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Fetch nothing."""
         RunModule.on_train_batch_end(self, outputs, batch, batch_idx)
-
-
-class LateEpisodes(TensorEpisodes):
-    """Episodes that stay pending when the collector asks for them on the CPU."""
-
-    _is_asked = False
-
-    def fetched(self) -> EpisodeBatch:
-        """Return the episodes from the second call on."""
-        if not self._is_asked:
-            self._is_asked = True
-            return self  # type: ignore[return-value]
-        return super().fetched()
 
 
 class Broken(CartPoleTensorEnv):
@@ -62,13 +48,14 @@ class StopsEarly(pl.Callback):
 pytestmark = pytest.mark.filterwarnings("ignore:Total length of .* is zero")
 
 
-def fit(env: Any, callback: pl.Callback | None = None) -> LateA2C:
+def fit(env: Any, callback: pl.Callback | None = None, precision: Any = "32-true") -> LateA2C:
     pl.seed_everything(0, verbose=False)
     data = RolloutDataModule(env, n_envs=4, n_rollout_steps=10, epoch_length=4, evaluators={}, seed=0)
     module = LateA2C(spec=data.spec)
     trainer = pl.Trainer(
         max_epochs=3,
         accelerator="cpu",
+        precision=precision,
         logger=False,
         callbacks=[callback] if callback else [],
         enable_checkpointing=False,
@@ -91,3 +78,22 @@ def test_an_environment_at_fault_is_named_where_losses_fail_first(monkeypatch: p
     monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
     with pytest.raises(ValueError, match=r"observation.* of environment 2 "):
         fit(Broken)
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_batches_in_another_precision_keep_their_episodes_on_the_device(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Kinds(pl.Callback):
+        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+            kinds.append((type(batch.summaries), batch.summaries._fetched))
+            types.append(batch.segments[0].observation["observation"].dtype)
+
+    kinds: list[Any] = []
+    types: list[torch.dtype] = []
+    monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
+    module = fit(CartPoleTensorEnv, Kinds(), precision)
+    assert module.env_steps == 3 * 4 * 40
+    assert kinds == [(LateEpisodes, None)] * 12, "nothing is fetched"
+    assert set(types) == {torch.float64 if precision == "64-true" else torch.bfloat16}
+    assert module.epoch_statistics["train"]

@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning.callbacks import LearningRateMonitor
 
 from maze_pl.core.checkpoint import CHECKPOINT_KEY
-from maze_pl.modules import PPO
+from maze_pl.modules import PPO, AlgorithmModule
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`"),
@@ -273,3 +273,47 @@ def test_checkpoints_of_earlier_versions_have_the_settings_of_the_configuration(
     made, resumed = steps_with(kit, [], epochs=2, ckpt_path=path, lr=0.02)
     assert made == [[0.02, 0.02]] * N_BATCHES
     assert settings(resumed) == [(0.02, 0, (0.9, 0.999))] * 2
+
+
+def test_what_a_callback_has_set_is_saved_after_an_evaluation(kit: SimpleNamespace, tmp_path: Path) -> None:
+    _, module = steps_with(kit, [Setting("on_train_start", of_critic)], epochs=1)
+    trainer = module.trainer
+    trainer.validate(module, kit.Source(module, kit.make_evaluations, 1), verbose=False)
+    trainer.save_checkpoint(tmp_path / "one.ckpt")
+    made, resumed = steps_with(kit, [], epochs=2, ckpt_path=tmp_path / "one.ckpt")
+    assert made == [[FIRST, OTHER]] * N_BATCHES
+    assert settings(resumed)[1] == (OTHER, 0.5, (0.5, 0.6))
+
+
+def test_options_that_flat_optimisers_do_not_have_are_refused(kit: SimpleNamespace) -> None:
+    callback = Setting("on_train_epoch_start", lambda group: group.update(maximize=True))
+    with pytest.raises(ValueError, match=r"FlatAdam has no maximize: use torch\.optim\.Adam$"):
+        steps_with(kit, [callback])
+
+
+class TwoOptimizers(AlgorithmModule):
+    """Two optimisers whose first parameter is the same.
+
+    Attributes:
+        rates: Learning rates of both after each batch.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.rates: list[list[float]] = []
+
+    def configure_optimizers(self) -> Any:
+        groups = self.parameter_groups()
+        groups["critic"].insert(0, groups["policy"][0])
+        return [self.make_optimizer({name: parameters}) for name, parameters in groups.items()]
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        for index, _ in enumerate(self.trainer.optimizers):
+            self.gradient_step(torch.zeros(()), optimizer=index)
+        self.rates.append([optimizer.param_groups[0]["lr"] for optimizer in self.trainer.optimizers])
+
+
+def test_optimisers_that_share_their_first_parameter_have_separate_rates(kit: SimpleNamespace) -> None:
+    module = TwoOptimizers(actor_critic=kit.make_actor_critic(), lr=FIRST, critic_burn_in_epochs=1)
+    kit.fit(module, epochs=2, length=N_BATCHES)
+    assert module.rates == [[0.0, FIRST]] * N_BATCHES + [[FIRST, FIRST]] * N_BATCHES

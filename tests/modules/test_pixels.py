@@ -16,12 +16,11 @@ from torch import Tensor, nn
 
 import maze_pl
 from maze_pl.__main__ import main
-from maze_pl.agents import TorchActorCritic
+from maze_pl.agents import TorchActorCritic, act_parts
 from maze_pl.core.batches import Rollout
 from maze_pl.core.rows import Final, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.on_policy import evaluation
 from maze_pl.modules.on_policy.learning_batch import learning_batch
 from maze_pl.modules.on_policy.minibatches import PolicySamples
 from maze_pl.perception import (
@@ -125,7 +124,7 @@ def test_large_observations_are_evaluated_in_parts_with_the_same_numbers(monkeyp
     networks.policy.networks[0][0].register_forward_pre_hook(  # type: ignore[index]
         lambda module, inputs: sizes.append(len(inputs[0]["screen"]))
     )
-    monkeypatch.setattr(evaluation, "MOST_ELEMENTS", 10 * 4 * 36 * 36)
+    monkeypatch.setattr(act_parts, "MOST_ELEMENTS", 10 * 4 * 36 * 36)
     parts = ppo_numbers(networks, rollout())
     assert sizes == [8, 8, 8, 8, 32]  # without gradient for 32 acts, then with it for the minibatch
     for name, value in whole.items():

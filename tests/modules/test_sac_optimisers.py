@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from typing import Any
 
 import pytest
@@ -112,3 +114,43 @@ def test_coefficients_are_learned_in_half_precision(kind: str, capture: Any) -> 
     assert module.capture_refusal is None
     moved = module.log_entropy_coef.detach().float() - math.log(0.2)
     assert bool((moved.abs() > 0.01).all()) and bool((moved.abs() < 0.1).all())
+
+
+class SetRate(pl.Callback):
+    """Sets the learning rate of the coefficients before each batch."""
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        trainer.optimizers[2].param_groups[0]["lr"] = 0.03
+
+
+@pytest.mark.parametrize(
+    ("options", "schedule"),
+    [
+        ({}, None),
+        ({"lr": Linear(1e-3, 1e-4)}, None),
+        ({"entropy_coef_lr": Linear(0.1, 0.02)}, r"entropy_coef_lr=.*Linear"),
+        ({"lr_schedule": "linear"}, r"lr_schedule=linear"),
+        ({"optimizer_groups": GROUP, "entropy_coef_lr": Linear(0.1, 0.02)}, None),
+    ],
+)
+def test_callbacks_set_the_rate_of_the_coefficients_unless_its_option_follows_a_schedule(
+    options: dict[str, Any], schedule: str | None
+) -> None:
+    usual = fitted(make("continuous", **options)).rates
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = Coefficients()
+        KIT.fit(
+            make("continuous", **options),
+            lambda seed: replay_batch("continuous", 1, seed),
+            2,
+            length=2,
+            callbacks=[SetRate(), found],
+        )
+    said = [str(one.message) for one in caught if "which a callback has set" in str(one.message)]
+    if schedule is None:
+        assert found.rates == [0.03] * 4
+        assert said == []
+    else:
+        assert found.rates == pytest.approx(usual)
+        assert len(said) == 1 and re.search(rf"the learning rate follows {schedule}", said[0])

@@ -417,6 +417,10 @@ def test_further_inputs_must_be_observed_in_the_same_sub_step_and_fit() -> None:
         ValueError, match=r"'orders': \['is_order'\] are not observations of sub-step 1, which are \['is"
     ):
         sites().check(Spec({0: whole, 1: part}))
+    with pytest.raises(
+        ValueError, match=r"further_inputs of 'orders': \['is_ordre'\] are not observations of sub-step 0, which are \["
+    ):
+        sites({**FURTHER, "orders": {"mask": "is_ordre"}}).check(Spec({0: whole}))
     shapes = {**SITES, "is_order": (3,)}
     with pytest.raises(
         ValueError, match=r"'set' cannot be made for 'orders' of shape \(5, 2\), 'is_order' of shape \(3,\): ValueError"

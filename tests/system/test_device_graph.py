@@ -132,8 +132,16 @@ def test_after_a_failed_recording_the_device_draws_and_records_on() -> None:
     number = torch.ones(1, device="cuda")
     stream = torch.cuda.current_stream()
     earlier = DeviceGraph(lambda: [torch.rand(1, device="cuda")], CUDA)
+    n_calls = []
+
+    def wait() -> list[Tensor]:
+        n_calls.append(1)
+        torch.cuda.synchronize()  # which the mode of the last warm-up does not notice
+        return [torch.rand(1, device="cuda")]
+
     with pytest.raises(RuntimeError):
-        DeviceGraph(lambda: [number * float(number)], CUDA)
+        DeviceGraph(wait, CUDA)
+    assert len(n_calls) == N_WARM_UPS + 1, "the recording has begun"
     assert torch.cuda.current_stream() == stream
     torch.cuda.manual_seed(3)
     expected = torch.rand(1, device="cuda")

@@ -111,6 +111,7 @@ class _Columns:
         ends = rollout.rows.terminated | rollout.rows.truncated
         self._key = key
         self._segment = rollout.segments[key]
+        self._is_full = rollout.flat or rollout.dense  # every entry of the segment is an act
         self._ends = ends[:, envs].repeat_interleave(n_slots, 1)  # [T, C]
         slots = torch.arange(n_slots, device=envs.device)
         self._columns = (envs[:, None] * n_slots + slots).flatten()  # [C]
@@ -133,16 +134,18 @@ class _Columns:
         segment = self._segment
         columns = self._columns
         state = _cleared(state, segment.is_first[t, columns])
-        acting = segment.active[t, columns].nonzero().squeeze(1)
-        if len(acting):
-            of_acts = columns[acting]
+        acting = None if self._is_full else segment.active[t, columns].nonzero().squeeze(1)
+        if acting is None or len(acting):
+            of_acts = columns if acting is None else columns[acting]
             inputs = {name: tensor[t, of_acts] for name, tensor in segment.observation.items()}
             inputs |= {name: tensor[t, of_acts] for name, tensor in segment.policy_state.items()}
-            inputs |= {name: tensor[acting] for name, tensor in state.items()}
-            for name in state:
+            for name, tensor in state.items():
+                inputs[name] = tensor if acting is None else tensor[acting]
                 before[name][t, of_acts] = inputs[name]
             following = critic.next_state(self._key, inputs)
-            state = {name: tensor.index_copy(0, acting, following[name].to(tensor)) for name, tensor in state.items()}
+            for name, tensor in state.items():
+                new = following[name].to(tensor)
+                state[name] = new if acting is None else tensor.index_copy(0, acting, new)
         ends = self._ends[t]
         state = _cleared(state, segment.actor_done[t, columns] & ~ends)
         for name, tensor in state.items():
@@ -152,7 +155,7 @@ class _Columns:
 
 def _cleared(state: Tree, where: Tensor) -> Tree:
     """Name -> [C, ...] states, 0 where a mask [C] is true."""
-    if not bool(where.any()):
+    if where.device.type == "cpu" and not bool(where.any()):  # looking would wait for other devices
         return state
     return {name: torch.where(where.view(-1, *[1] * (tensor.dim() - 1)), 0.0, tensor) for name, tensor in state.items()}
 

@@ -4,7 +4,7 @@ Networks are evaluated without gradients, batched over the acts of each step key
 observations are large.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
+from maze_pl.agents.act_parts import in_parts, log_prob_in_parts, n_parts
 from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -19,9 +20,6 @@ from maze_pl.core.rows import Segment, Tree
 from maze_pl.modules.on_policy.credit import Credit
 from maze_pl.modules.on_policy.critic_states import StatesOfRollout
 from maze_pl.modules.on_policy.minibatches import PolicySamples
-
-MOST_ELEMENTS = 2**23
-"""Maximum number of observation elements evaluated at once without gradients: 32 MiB as float32."""
 
 
 class ExistingActs:
@@ -105,12 +103,12 @@ def _values(critic: StateCritic, key: StepKey, acts: ExistingActs) -> Tensor:
     observation = acts.observation | acts.earlier | acts.critic_state
     index, agent_id = acts.index, acts.agent_id
     if index is None:
-        return _in_parts(partial(critic.value, key), observation, agent_id).view(shape)
+        return in_parts(partial(critic.value, key), observation, agent_id).view(shape)
     if critic.kind == "shared":
         first = (acts.take(acts.segment.position) == 0).nonzero().squeeze(1)
         observation = {name: tensor.index_select(0, first) for name, tensor in observation.items()}
         index, agent_id = index[first], agent_id[first]
-    value = _in_parts(partial(critic.value, key), observation, agent_id)
+    value = in_parts(partial(critic.value, key), observation, agent_id)
     return value.new_zeros(shape.numel()).index_copy_(0, index, value).view(shape)
 
 
@@ -120,7 +118,7 @@ def _final_values(critic: StateCritic, rollout: Rollout, key: StepKey, acts: Exi
     observation = final.observation | final.policy_state | acts.final_critic_state
     if critic.kind == "delta":
         observation |= _earlier_observations(rollout, key, final.row * rollout.n_envs + final.env)
-    return _in_parts(partial(critic.value, key), observation, final.agent_id)
+    return in_parts(partial(critic.value, key), observation, final.agent_id)
 
 
 def _flat_values(
@@ -132,8 +130,8 @@ def _flat_values(
     following = final.observation | final.policy_state | part.final_critic_state
     shape = part.segment.active.shape
     inputs = part.observation | part.critic_state
-    if _n_parts(inputs) > 1:  # the copy would cost more than evaluating twice
-        value = _in_parts(partial(critic.value, key), inputs, part.agent_id)
+    if n_parts(inputs) > 1:  # the copy would cost more than evaluating twice
+        value = in_parts(partial(critic.value, key), inputs, part.agent_id)
         return {key: value.view(shape)}, {key: critic.value(key, following, final.agent_id)}
     observation = {name: torch.cat([tensor, following[name]]) for name, tensor in inputs.items()}
     value = critic.value(key, observation, torch.cat([part.agent_id, final.agent_id]))
@@ -181,33 +179,7 @@ def log_ratios(actor_critic: TorchActorCritic, acts: dict[StepKey, ExistingActs]
 
 def _current_log_prob(actor_critic: TorchActorCritic, key: StepKey, acts: ExistingActs) -> Tensor:
     """[n] log-probabilities under the current policy."""
-
-    def evaluate(observation: Tree, agent_id: Tensor, action: Tree) -> Tensor:
-        return actor_critic.policy.distribution(key, observation, agent_id).log_prob(action)
-
-    return _in_parts(evaluate, acts.observation, acts.agent_id, acts.action)
-
-
-def _n_parts(observation: Tree) -> int:
-    """Number of parts that acts are evaluated in without gradients."""
-    return max(1, -(-sum(tensor.numel() for tensor in observation.values()) // MOST_ELEMENTS))
-
-
-def _in_parts(evaluate: Callable[..., Tensor], observation: Tree, agent_id: Tensor, *others: Tree) -> Tensor:
-    """[n] outputs for acts, in parts if they are large, as networks turn images into floats."""
-    if not len(agent_id):
-        return torch.zeros(0, device=agent_id.device)
-    outputs: list[Tensor] = []
-    size = -(-len(agent_id) // _n_parts(observation))
-    for start in range(0, len(agent_id), size):
-        part = slice(start, start + size)
-        trees = [_sliced(tree, part) for tree in others]
-        outputs.append(evaluate(_sliced(observation, part), agent_id[part], *trees))
-    return torch.cat(outputs) if outputs[1:] else outputs[0]
-
-
-def _sliced(tree: Tree, part: slice) -> Tree:
-    return {name: tensor[part] for name, tensor in tree.items()}
+    return log_prob_in_parts(actor_critic.policy, key, acts.observation, acts.agent_id, acts.action)
 
 
 # ------------------------------------------------------------------------------------------------------- arrangement

@@ -261,32 +261,37 @@ class LearningBatch:
         """Split the gathered acts, with weights divided by their sums over all ranks."""
         device = members[0].device
         sums = torch.zeros(len(members), 2, n_minibatches, dtype=torch.float64, device=device)
-        for own, acts, member in zip(sums, gathered.values(), members, strict=True):
+        counts = torch.zeros(len(members), 1, n_minibatches, dtype=torch.float64, device=device)
+        for own, count, acts, member in zip(sums, counts, gathered.values(), members, strict=True):
             own[0].index_add_(0, member, acts.weight.double())
             own[1].index_add_(0, member, acts.value_weight.double())
+            count[0].index_add_(0, member, torch.ones_like(member, dtype=torch.float64))
         total = sum_over_ranks(sums.clone())
         if self.shared:
             total[:, 1] = total[:, 1].sum(0)
         factors = world_size() / total.clamp(min=1.0)
         shares = sums * factors  # [K, 2, M]
-        is_learned = (total > 0.0).any(0).any(0)  # [M] on some rank
-        *has_values, of_any_rank = torch.cat([shares[:, 1] != 0.0, is_learned[None]]).tolist()
+        is_learned = (total > 0.0).any(0).any(0).expand_as(counts)  # on some rank
+        on_host = torch.cat([shares, counts, is_learned.double()], 1).tolist()  # reading waits for the device
         minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
         for index, (key, acts) in enumerate(gathered.items()):
-            member = members[index]
-            own = factors[index].to(acts.weight.dtype)[:, member]
+            own = factors[index].to(acts.weight.dtype)[:, members[index]]
             acts.weight, acts.value_weight = acts.weight * own[0], acts.value_weight * own[1]
-            parts = acts.split(torch.bincount(member, minlength=n_minibatches).tolist())
-            of_parts = self._shares_of_parts(shares[index], acts.weight.dtype)
-            of_all = zip(minibatches, parts, of_parts, has_values[index], strict=True)
-            for minibatch, part, of_part, has_value in of_all:
+            *shares_on_host, sizes, of_any_rank = on_host[index]
+            parts = acts.split([int(size) for size in sizes])
+            of_parts = self._shares_of_parts(shares[index].to(acts.weight.dtype), shares_on_host)
+            for minibatch, part, of_part, value_share in zip(
+                minibatches, parts, of_parts, shares_on_host[1], strict=True
+            ):
                 if len(part.weight):
                     part.share, part.value_share = of_part
-                    part.has_values = has_value
+                    part.has_values = value_share != 0.0
                     minibatch[key] = part
         return list(itertools.compress(minibatches, of_any_rank))
 
-    def _shares_of_parts(self, shares: Tensor, dtype: torch.dtype) -> list[tuple[Tensor | float, Tensor | float]]:
+    def _shares_of_parts(
+        self, shares: Tensor, on_host: list[list[float]]
+    ) -> list[tuple[Tensor | float, Tensor | float]]:
         """Return the share and the value share of the acts of a step key in each minibatch.
 
         They are constants of a traced loss if each row is one act, rounded so that one traced update
@@ -295,11 +300,11 @@ class LearningBatch:
 
         Args:
             shares: [2, M] of each minibatch.
-            dtype: Type of the tensors.
+            on_host: The same as numbers.
         """
         if self.row is None and not self.has_open_acts:
-            return [(round(share, 9), round(value_share, 9)) for share, value_share in shares.T.tolist()]
-        share, value_share = shares.to(dtype).unbind(0)
+            return [(round(share, 9), round(value_share, 9)) for share, value_share in zip(*on_host, strict=True)]
+        share, value_share = shares.unbind(0)
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
 
 

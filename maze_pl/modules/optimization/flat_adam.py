@@ -75,8 +75,8 @@ class FlatAdam(FlatOptimizer, Adam):
     def _step_of(self, arguments: Arguments, indices: list[int], buffers: list[list[Tensor]]) -> None:
         lr, (beta1, beta2), eps, decay, is_decoupled = arguments
         counts = [self._steps[index] for index in indices]
-        for count in counts:
-            count.add_(self._one)
+        for index in dict.fromkeys(indices):
+            self._steps[index].add_(self._one)
         update: Any = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
         options = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": decay, "eps": eps}
         update(*buffers, [], counts, amsgrad=False, maximize=False, **options)

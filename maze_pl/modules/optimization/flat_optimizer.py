@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
+from maze_pl.core.tensor_pieces import gains_from_pieces, in_pieces, piece_size
+
 TORCH_OPTIONS = ("amsgrad", "maximize", "capturable", "differentiable")
 """Options of the optimisers of torch that flat ones do not have."""
 Arguments = tuple[Any, ...]
@@ -82,7 +84,7 @@ class FlatOptimizer(Optimizer):
 
         Args:
             arguments: Their options.
-            indices: Indices of the stretches.
+            indices: Index of the stretch of each part.
             buffers: For parameters, gradients and each of the moments, the parts of the stretches.
         """
 
@@ -109,14 +111,19 @@ class FlatOptimizer(Optimizer):
         Raises:
             ValueError: A parameter requires no gradient, or the group has an option of `TORCH_OPTIONS`.
         """
-        name = type(self).__name__
-        unknown = [option for option in TORCH_OPTIONS if param_group.get(option)]
-        if unknown:
-            remedy = f"use torch.optim.{name.removeprefix('Flat')}"
-            raise ValueError(f"{name} has no {unknown[0]}: {remedy}")
+        self._refuse_options(param_group)
         super().add_param_group(param_group)
         if not all(parameter.requires_grad for parameter in self.param_groups[-1]["params"]):
+            name = type(self).__name__
             raise ValueError(f"{name} got a parameter that requires no gradient; leave it out")
+
+    def _refuse_options(self, group: dict[str, Any]) -> None:
+        """Raise ValueError if a group has an option of `TORCH_OPTIONS`, which other code may have set."""
+        unknown = [option for option in TORCH_OPTIONS if group.get(option)]
+        if unknown:
+            name = type(self).__name__
+            remedy = f"use torch.optim.{name.removeprefix('Flat')}"
+            raise ValueError(f"{name} has no {unknown[0]}: {remedy}")
 
     def active_parameters(self) -> list[Tensor]:
         """Return the parameters that a step would change, in order."""
@@ -164,7 +171,10 @@ class FlatOptimizer(Optimizer):
             self._step_of(arguments, indices, buffers)
 
     def _grouped(self, every: Sequence[Arguments]) -> dict[Arguments, tuple[list[int], list[list[Tensor]]]]:
-        """Return one call for all active stretches with equal options: indices, parts of the buffers."""
+        """Return one call for all active stretches with equal options: indices, parts of buffers.
+
+        On a GPU the parts are cut into pieces, each of which has the index of its stretch.
+        """
         calls: dict[Arguments, tuple[list[int], list[list[Tensor]]]] = {}
         for index, stretch in enumerate(self._stretches):
             arguments = every[stretch.group]
@@ -174,6 +184,8 @@ class FlatOptimizer(Optimizer):
             indices.append(index)
             for part, buffer in zip(parts, self._buffers, strict=True):
                 part.append(buffer[stretch.low : stretch.high])
+        if gains_from_pieces(self.gradient.device):
+            return {arguments: _cut(*call) for arguments, call in calls.items()}
         return calls
 
     def active_gradient(self) -> Tensor | None:
@@ -253,7 +265,13 @@ class FlatOptimizer(Optimizer):
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def _repair(self) -> None:
-        """Notice what has changed since the last step: groups, replaced views, frozen parameters."""
+        """Notice what has changed since the last step: groups, replaced views, frozen parameters.
+
+        Raises:
+            ValueError: A group has an option of `TORCH_OPTIONS`.
+        """
+        for group in self.param_groups:
+            self._refuse_options(group)
         everything = self._every_parameter()
         if self._pointers != [parameter.data_ptr() for parameter in everything]:
             self._bind()
@@ -263,6 +281,15 @@ class FlatOptimizer(Optimizer):
             if parameter.grad is not gradient:
                 gradient.copy_(torch.zeros_like(gradient) if parameter.grad is None else parameter.grad.detach())
                 parameter.grad = gradient
+
+
+def _cut(indices: list[int], buffers: list[list[Tensor]]) -> tuple[list[int], list[list[Tensor]]]:
+    """Cut the parts of stretches into pieces, see `tensor_pieces`."""
+    size = piece_size([len(part) for part in buffers[0]])
+    of_pieces: list[int] = []
+    for index, part in zip(indices, buffers[0], strict=True):
+        of_pieces += [index] * len(torch.split(part, size))
+    return of_pieces, [in_pieces(parts, size) for parts in buffers]
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:

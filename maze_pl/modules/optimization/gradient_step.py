@@ -93,6 +93,7 @@ class GradientSteps:
         self.plans: dict[int, StepPlan] | None = None
         self.values: list[RecordedValue] | None = None
         self.traced_losses = TracedLosses(self.evaluate)
+        self._has_stepped = False  # in the current batch
         self._steps: list[Computed] = []  # since the statistics were last finished
         self._gradients: dict[int, Tensor] = {}  # by optimiser, the latest one
         self._networks: Sequence[NetworkParameters] | None = None  # of the current epoch
@@ -109,6 +110,7 @@ class GradientSteps:
     def start_batch(self) -> None:
         """Discard the plans of the previous batch; state that losses read may have changed since."""
         self.plans = {}
+        self._has_stepped = False
         self.traced_losses.start_batch()
 
     def plans_of_batch(self) -> dict[int, StepPlan]:
@@ -131,7 +133,7 @@ class GradientSteps:
         Raises:
             TypeError: It is so.
         """
-        if isinstance(outputs, Mapping) and "loss" in outputs and not self.plans:
+        if isinstance(outputs, Mapping) and "loss" in outputs and not self._has_stepped:
             came = f"training_step of {name} returned a loss, which is not minimised, and took no gradient step"
             raise TypeError(f"{came}: pass the loss to self.gradient_step, and return nothing")
 
@@ -197,6 +199,7 @@ class GradientSteps:
             numbers = torch.cat([norm.reshape(1).to(computed.numbers.dtype), computed.numbers])
             computed = Computed(computed.described, numbers, has_norm=True)
         _step_optimizer(plan)
+        self._has_stepped = True
         self._gradients[plan.index] = plan.gradient
         self._steps.append(computed)
 

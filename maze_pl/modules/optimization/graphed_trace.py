@@ -67,10 +67,11 @@ class GraphedTrace:
         self._places = list(by_type.values())
         self._gradient_address = gradient.data_ptr()
         every = [*parameters, *self._inputs, gradient]
+        trace = self._trace  # not `self`, so that the graph is freed as soon as it is dropped
 
         @torch.no_grad()
         def compute() -> tuple[Tensor, Tensor]:
-            return self._trace(*every)
+            return trace(*every)
 
         with torch.random.fork_rng(random_devices(gradient.device)):
             return DeviceGraph(compute, gradient.device)

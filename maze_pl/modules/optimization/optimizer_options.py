@@ -1,4 +1,4 @@
-"""The optimiser that the options of an algorithm describe: its class, parameter groups and frozen parts."""
+"""The optimiser that the options of an algorithm describe: class, groups and frozen parts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from maze_pl.modules.target_networks import copies_in_targets
 from maze_pl.schedules import Coefficient, described, value_at
 
 OptimizerFactory = Callable[[Any], Optimizer]
-"""Function from parameter groups to an optimiser: a class of optimisers, or one with some arguments bound."""
+"""Function from parameter groups to an optimiser: a class, or one with some arguments bound."""
 OptimizerChoice = Literal["adam", "sgd"] | OptimizerFactory
 """Adam, SGD with a momentum of 0.9, or any optimiser."""
 
 _BY_NAME: dict[str, OptimizerFactory] = {"adam": Adam, "sgd": partial(SGD, momentum=0.9)}
 _ADAM = ("lr", "betas", "eps", "weight_decay")
+_OF_PATTERN = ("part", "pattern")
+"""Entries that only groups of `optimizer_groups` have."""
 _DECOUPLED = "decoupled_weight_decay"  # option of Adam in newer versions of torch
 _SGD = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
 
@@ -154,7 +156,7 @@ class OptimizerOptions:
         return optimizer
 
     def _divided(self, name: str, parameters: Sequence[nn.Parameter], lr: float) -> list[dict[str, Any]]:
-        """Return the entries of an optimiser for a group: one for each pattern, and the rest first."""
+        """Return the entries of an optimiser for a group: the rest, then one for each pattern."""
         if not self.groups:
             return [{"params": list(parameters), "name": name}]
         names = names_of(self._module)
@@ -176,7 +178,7 @@ class OptimizerOptions:
         return entries
 
     def _refuse_options(self, optimizer: Optimizer) -> None:
-        """Refuse a learning rate among the options of the optimiser, and options that it does not have."""
+        """Refuse an optimiser that sets a learning rate, and options that it does not have."""
         kind = type(optimizer)
         closure = signature(kind.step).parameters.get("closure")
         if closure is not None and closure.default is Parameter.empty:
@@ -203,24 +205,28 @@ class OptimizerOptions:
         return any(made is optimizer for made, _ in self._made)
 
     def made_with(self, optimizer: Optimizer) -> list[dict[str, Any]]:
-        """Return the options of the groups that `make` gave an optimiser; empty for other optimisers."""
+        """Return the options of the groups of an optimiser by `make`; empty for other ones."""
         return next((kept for made, kept in self._made if made is optimizer), [])
 
     def restore_options(
         self, optimizer: Optimizer, groups: Sequence[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Change groups of a checkpoint by the options that differ from those of the run that wrote it.
+        """Change groups of a checkpoint by the options that differ from those of its run.
 
         Args:
             optimizer: Optimiser that is to continue from the checkpoint.
             groups: Its groups in the checkpoint, changed in place.
-            earlier: Options that these were made with, by group; empty in checkpoints of earlier versions.
+            earlier: Options that these were made with, by group; empty in checkpoints of earlier
+                versions.
         """
         for index, (group, options) in enumerate(zip(groups, self.made_with(optimizer), strict=False)):
             before = earlier[index] if index < len(earlier) else {}
             for name, value in options.items():
                 if name != "lr" and (name not in before or before[name] != value):
                     group[name] = value
+            for name in _OF_PATTERN:
+                if name not in options:
+                    group.pop(name, None)
 
     def rate(self, pattern: str, lr: Coefficient, factor: float, progress: Callable[[], float]) -> float:
         """Return the learning rate of the parameters of a pattern.

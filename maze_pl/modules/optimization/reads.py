@@ -21,9 +21,9 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as torch_module
 
 from maze_pl.modules.optimization.code_origin import LIBRARY, MOVING, is_user_code, may_read_state, place_of
+from maze_pl.modules.optimization.module_hooks import HOOKS, HOOKS_OF_ALL_MODULES
 from maze_pl.modules.optimization.object_kinds import (
     BASES,
     BY_NAME,
@@ -43,15 +43,6 @@ Result = TypeVar("Result")
 
 _IMPORT = "<frozen importlib._bootstrap>"
 """File of the functions that run modules while they are imported."""
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Attributes of modules that hold their hooks."""
-_HOOKS_OF_ALL_MODULES: tuple[Any, ...] = (
-    torch_module._global_forward_hooks,
-    torch_module._global_forward_pre_hooks,
-    torch_module._global_backward_hooks,
-    torch_module._global_backward_pre_hooks,
-)
-"""Hooks that torch calls for every module, as of `register_module_forward_hook`."""
 _MISSING: Any = object()
 _CELLS = partial(map, attrgetter("cell_contents"))  # in C, like everything that is called often
 
@@ -100,16 +91,14 @@ class LossObservation:
     def run(self, function: Callable[[], Result]) -> Result:
         """Call and observe a function that computes the loss and its gradient."""
         buffers = [(buffer, buffer.clone()) for buffer in self._module.buffers()]
-        for hooks in _HOOKS_OF_ALL_MODULES:
-            self._push(hooks, "hooks of all modules")
-        for name, part in self._module.named_modules():
-            if self._module.device.type != "cpu" and (part._backward_hooks or part._backward_pre_hooks):
-                self.refuse("modules have backward hooks, which run in a thread that cannot be observed")
-            self.watch.remember_entries(part._parameters)
-            self.watch.remember_entries(part._buffers)
-            self._push(part, f"{type(self._module).__name__}{name and '.'}{name}")
+        try:
+            self._push_parts()
+        except _Refused as reason:
+            self.refuse(str(reason))
         previous = sys.gettrace()
-        with ValueDetector(self.refuse), NumberDetector(self.refuse):
+        # Only this thread is observed, and on a GPU backward passes, with hooks, run in another one.
+        one_thread = torch.autograd.set_multithreading_enabled(False)
+        with ValueDetector(self.refuse), NumberDetector(self.refuse), one_thread:
             sys.settrace(self._called)
             try:
                 result = function()
@@ -121,6 +110,19 @@ class LossObservation:
         if self.refused is None and (change := self.watch.change()) is not None:
             self.refuse(f"computing the loss changes what it reads: {change}")
         return result
+
+    def _push_parts(self) -> None:
+        """Watch the module, its parts, and hooks of all modules.
+
+        Raises:
+            _Refused: A hook or a part cannot be watched.
+        """
+        for hooks in HOOKS_OF_ALL_MODULES:
+            self._push(hooks, "hooks of all modules")
+        for name, part in self._module.named_modules():
+            self.watch.remember_entries(part._parameters)
+            self.watch.remember_entries(part._buffers)
+            self._push(part, f"{type(self._module).__name__}{name and '.'}{name}")
 
     def refuse(self, reason: str) -> None:
         """Set the reason not to trace; the first one counts."""
@@ -341,7 +343,7 @@ class LossObservation:
         if isinstance(item, nn.Module):
             own = spaces[0]
             spaces += [own["_parameters"], own["_buffers"], own["_modules"]]
-            for contents in (*_HOOKS, *({"_modules"} & names)):
+            for contents in (*HOOKS, *({"_modules"} & names)):
                 self._push(own[contents], label)
             names = names - {"_parameters", "_buffers", "_modules"}
         found = set[str]()

@@ -4,7 +4,7 @@ Autograd runs many operations that have no effect, are duplicates, or give the s
 time. For small networks an operation costs about the same whatever it computes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,9 @@ _BY_SHAPE = (
     _aten.new_full,
 )
 
+_LIFTS = (_aten.lift_fresh.default, _aten.lift_fresh_copy.default)
+"""Operations on tensors that were made from numbers."""
+
 _PLACEMENT = ("device", "pin_memory", "layout")  # TorchScript is used on the CPU only
 
 
@@ -41,6 +44,45 @@ class ShapesDependOnValues(ValueError):
 
     def __init__(self) -> None:
         super().__init__("the networks select entries by their values, so that shapes change")
+
+
+class TensorElsewhere(ValueError):
+    """Error for a graph of a device that reads a tensor of another device, such as the CPU.
+
+    Attributes:
+        tensor: The tensor.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(f"a tensor on another device is read: {tensor.device}")
+        self.tensor = tensor
+
+
+def check_reads_one_device(module: fx.GraphModule, arguments: Sequence[Tensor]) -> None:
+    """Refuse tensors on other devices than that of the last argument.
+
+    A recorded graph keeps their first values. Tensors made from numbers are constants in any case.
+
+    Args:
+        module: The graph.
+        arguments: Arguments that it was traced with.
+
+    Raises:
+        TensorElsewhere: The graph reads such a tensor, or draws random numbers there.
+    """
+    placeholders = iter(arguments)
+    for node in module.graph.nodes:
+        value: Any = None
+        if node.op == "placeholder":
+            value = next(placeholders)
+        elif node.op == "get_attr":
+            value = getattr(module, str(node.target))
+        elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            value = node.meta.get("val")
+        if not isinstance(value, Tensor) or value.device.type == arguments[-1].device.type:
+            continue
+        if any(user.op != "output" and user.target not in _LIFTS for user in node.users):
+            raise TensorElsewhere(value)
 
 
 def check_shapes_are_fixed(module: fx.GraphModule) -> None:
@@ -268,14 +310,39 @@ def _merge(module: fx.GraphModule, operations: Sequence[fx.Node], arguments: Seq
         depends_on_shape = target.overloadpacket in _BY_SHAPE and has_fixed_shape(node)
         if depends_on_shape or constants.keys() >= set(node.all_input_nodes):
             constants[node] = None
-    interpreter = fx.Interpreter(module, garbage_collect_values=False)
+    read = [node for node in constants if node.users.keys() - constants.keys()]
+    interpreter = _Constants(module, read)
     with torch.no_grad():
         interpreter.run(*arguments)
-    for index, node in enumerate(constants):
-        if node.users.keys() - constants.keys() and isinstance(interpreter.env[node], Tensor):
-            module.register_buffer(f"constant_{index}", interpreter.env[node])
+    for index, (node, value) in enumerate(interpreter.values.items()):
+        if isinstance(value, Tensor):
+            module.register_buffer(f"constant_{index}", value)
             with graph.inserting_before(node):
                 node.replace_all_uses_with(graph.get_attr(f"constant_{index}"))
+
+
+class _Constants(fx.Interpreter):
+    """Interpreter of a graph that keeps the results of some operations.
+
+    Args:
+        module: The graph.
+        kept: The operations.
+
+    Attributes:
+        values: Result of each.
+    """
+
+    def __init__(self, module: fx.GraphModule, kept: Iterable[fx.Node]) -> None:
+        super().__init__(module)
+        self._kept = set(kept)
+        self.values: dict[fx.Node, Any] = {}
+
+    def run_node(self, node: fx.Node) -> Any:
+        """Run a node of the graph."""
+        value = super().run_node(node)
+        if node in self._kept:
+            self.values[node] = value
+        return value
 
 
 def has_fixed_shape(node: fx.Node) -> bool:

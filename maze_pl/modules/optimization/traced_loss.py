@@ -69,7 +69,9 @@ def scalars_of(loss: Tensor, values: Sequence[RecordedValue]) -> list[Tensor]:
     scalars = [loss]
     for item in values:
         value = item.value
-        if not isinstance(value, Tensor) or value.device != loss.device:
+        if type(value) is float or type(value) is int:
+            value = torch.full((), value, device=loss.device)  # a copy would wait for the device
+        elif not isinstance(value, Tensor) or value.device != loss.device:
             value = torch.as_tensor(value, device=loss.device)
         scalars.append(value)
     return scalars + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
@@ -179,6 +181,12 @@ class TracedLosses:
         """Note that a batch begins, before which watched state may have changed."""
         self._batch += 1
 
+    def discard_graphs(self) -> None:
+        """Drop traces that are graphs of a device: a run begins or ends, and its tensors move."""
+        keys = set() if self._tracer is None else self._tracer.discard_graphs()
+        for key in keys:
+            self._traced.pop(key, None)
+
     def gradient(self, plan: StepPlan, loss: LossOf, minibatch: Any, *, even: bool) -> Computed | Evaluated | None:
         """Write the gradient of a loss from its trace, which is made if there is none.
 
@@ -198,8 +206,8 @@ class TracedLosses:
         if not self._may_trace(loss, plan, minibatch) or owner is None:
             return None
         sizes = None
-        # An even minibatch among others needs no separate trace.
-        if not even or self._n_uneven[loss.__name__]:
+        # An even minibatch among others needs no separate trace, unless no trace serves any sizes.
+        if not even or (self._n_uneven[loss.__name__] and not uses_graphs(plan.gradient.device)):
             sizes = self._varying_sizes(loss, plan, minibatch)
             if sizes is None:
                 return None

@@ -39,8 +39,8 @@ class AttentionPointerBlock(ItemSetBlock):
         n_heads: Number of attention heads, which divides the last of `hidden_units`.
         feed_forward_units: Width of the dense layer of each attention layer.
         non_lin: Activation f, a class or its path.
-        skip_masked: Whether masked slots are not even computed, which is faster if there are many,
-            but makes shapes depend on values, so that updates cannot be traced.
+        skip_masked: Whether masked slots are not even computed on the CPU, which is faster if there are
+            many, but makes shapes depend on values, so that updates cannot be traced there.
 
     Raises:
         ValueError: Shapes do not fit the roles of the inputs, or an option names no input.

@@ -40,8 +40,8 @@ class DeepSetBlock(ItemSetBlock):
         any_order: Whether items with the same numbers in another order are the same, such as
             rectangles that may be rotated; the same holds for `compare_keys`.
         skip_zeros: Whether items whose numbers are all 0 do not exist.
-        skip_masked: Whether masked slots are not even computed, which is faster if there are many,
-            but makes shapes depend on values, so that updates cannot be traced.
+        skip_masked: Whether masked slots are not even computed on the CPU, which is faster if there are
+            many, but makes shapes depend on values, so that updates cannot be traced there.
         pooling_func: "mean", "sum" or "max". With "sum", the output also depends on the number of items.
 
     Raises:

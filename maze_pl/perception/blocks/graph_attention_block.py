@@ -19,8 +19,8 @@ class GraphAttentionBlock(GraphBlock):
 
     Args:
         in_keys: Names of nodes, graph and, optionally, a mask.
-        out_keys: Name of the output, (N, hidden_features[-1]), or (N, n_heads *
-            hidden_features[-1]) without `avg_last_head_attentions`; 0 for nodes that do not exist.
+        out_keys: Name of the output, (N, hidden_features[-1]); without `avg_last_head_attentions`,
+            (N, n_heads * hidden_features[-1]); 0 for nodes that do not exist.
         in_shapes: Shapes of the nodes (N, F); of the adjacency (N, N) or the edges (E, 2); and of
             the mask (N,), which is 1 where a node exists. Other nodes and their edges have no
             effect.

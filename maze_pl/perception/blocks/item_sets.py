@@ -344,7 +344,8 @@ class ItemSetBlock(ShapeNormalizationBlock, ABC):
         """Return the items in use; all slots are in use unless a mask or zeros rule some out.
 
         Compiled and exported programs compute all slots: ONNX Runtime computes some operations
-        wrongly if all sets are empty.
+        wrongly if all sets are empty. So do accelerators: finding the slots in use waits for them,
+        and their graphs have fixed shapes.
         """
         mask: Tensor | None = None
         if self.mask_key is not None:
@@ -354,8 +355,8 @@ class ItemSetBlock(ShapeNormalizationBlock, ABC):
             mask = is_item if mask is None else mask & is_item
         if mask is None:
             return AllSlots(torch.ones_like(slots[..., 0], dtype=torch.bool))
-        skips = self.skip_masked and not torch.compiler.is_compiling()
-        return ItemsInUse(mask) if skips else AllSlots(mask)
+        is_eager_on_host = slots.device.type == "cpu" and not torch.compiler.is_compiling()
+        return ItemsInUse(mask) if self.skip_masked and is_eager_on_host else AllSlots(mask)
 
     def _sorted(self, x: Tensor) -> Tensor:
         return x.sort(-1).values if self.any_order else x

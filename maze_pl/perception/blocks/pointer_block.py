@@ -62,9 +62,9 @@ class PointerBlock(ItemSetBlock):
         any_order: Whether items with the same numbers in another order are the same, such as
             rectangles that may be rotated; the same holds for `compare_keys`.
         skip_zeros: Whether items whose numbers are all 0 do not exist.
-        skip_masked: Whether masked slots are not even computed, which is faster if there are many,
-            but makes shapes depend on values, so that updates cannot be traced. Without a mask, all
-            slots are computed.
+        skip_masked: Whether masked slots are not even computed on the CPU, which is faster if there are
+            many, but makes shapes depend on values, so that updates cannot be traced there. Without a
+            mask, all slots are computed.
         score: "linear", "additive" or "dot"; "linear" makes no use of a query.
         n_glimpses: Number of glimpses.
         n_heads: Number of attention heads of each glimpse, which divides the last of

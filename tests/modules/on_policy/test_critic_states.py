@@ -18,7 +18,7 @@ from maze_pl.core.batches import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, IMPALA, PPO, LearningBatch, learning_batch
-from maze_pl.modules.on_policy.critic_states import CriticStates
+from maze_pl.modules.on_policy.critic_states import CriticStates, _cleared
 from maze_pl.perception import (
     ConcatModelBuilder,
     DenseBlock,
@@ -30,6 +30,7 @@ from maze_pl.perception import (
 )
 from tests.modules.kit import make_trainer
 from tests.modules.recurrent_plays import PLAYS, Plain, Play
+from tests.operations import operations_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
 SHARING = [name for name, play in PLAYS.items() if play.critic == "sharing"]
@@ -256,3 +257,24 @@ def test_a_slot_holds_nothing_once_its_agent_is_done() -> None:
                     n_done += 1
                     assert length == 0.0
     assert n_done > 0
+
+
+def test_acts_are_not_looked_for_in_rollouts_in_which_all_exist() -> None:
+    play = PLAYS["flat, gru, critic shares"]
+    networks_of_play = with_own_memory(play)
+    states, others = CriticStates(), CriticStates()
+    for rollout in rollouts_of(play, 3):
+        assert rollout.flat
+        unknown = replace(rollout, flat=False)
+        with torch.no_grad():
+            operations = operations_of(partial(states.advance, networks_of_play, rollout))
+            assert "aten.nonzero.default" in operations_of(partial(others.advance, networks_of_play, unknown))
+        assert "aten.nonzero.default" not in operations
+        saved, expected = states.state_dict()["latest"][0], others.state_dict()["latest"][0]
+        assert all(torch.equal(saved[name], tensor) for name, tensor in expected.items())
+
+
+def test_states_of_an_accelerator_are_cleared_without_looking_at_the_mask() -> None:
+    state = {"h": torch.ones(3, 2, device="meta")}
+    cleared = _cleared(state, torch.tensor([True, False, True]).to("meta"))
+    assert cleared["h"] is not state["h"] and cleared["h"].shape == (3, 2)

@@ -172,6 +172,23 @@ def test_minibatches_outnumber_neither_rows_nor_those_that_hold_valid_acts(kit: 
     assert all(minibatches)
 
 
+def test_the_device_is_waited_for_once_however_many_step_keys_there_are(
+    kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = prepare(kit.make_actor_critic(kit.team_spec, kind="step"), kit.make_team_rollout())
+    n_read: list[int] = []
+    read = torch.Tensor.tolist
+
+    def counted(tensor: torch.Tensor) -> Any:
+        n_read.append(1)
+        return read(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", counted)
+    minibatches = batch.minibatches(3)
+    assert len(batch.acts) == len(minibatches[0]) == 2
+    assert len(n_read) == 1
+
+
 def test_networks_are_evaluated_as_when_they_acted(kit: SimpleNamespace) -> None:
     actor_critic, rollout = kit.make_actor_critic(dropout=0.5), kit.make_flat_rollout()
     actor_critic.train()

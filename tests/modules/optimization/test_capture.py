@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maze_pl.modules import A2C, PPO
+from maze_pl.modules.optimization import capture as capture_room
 from maze_pl.modules.optimization import traced_loss
 from maze_pl.modules.optimization.capture import MAX_TRACES, GradientTracer, run_trace
 
@@ -232,6 +233,53 @@ def test_ppo_learns_the_same_with_and_without_capture(
         if isinstance(number, float):
             assert results["auto"][1][name] == pytest.approx(number, rel=1e-3, abs=1e-5), name
     assert (results["auto"][2], results["off"][2]) == (trainer.global_step, 0)
+
+
+class Annealed(nn.Module):
+    """A loss that is multiplied by a tensor."""
+
+    def __init__(self, factor: Tensor) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1, device="meta")
+        self.beta = factor
+
+    def loss(self, inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        total = self.beta * self.layer(inputs[0]).mean()
+        return total, [total]
+
+
+def test_a_tensor_on_the_host_is_not_read_by_graphs_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_room, "uses_graphs", lambda device: device.type == "meta")
+    net = Annealed(torch.tensor(0.4))
+    tracer = GradientTracer(net)
+    inputs, target = [torch.ones(3, 2, device="meta")], torch.empty(3, device="meta")
+    assert tracer.trace("key", net.loss, list(net.parameters()), inputs, target, check=False) is None
+    assert tracer.refused is not None and tracer.refused.startswith("beta is on the cpu")
+
+
+@pytest.mark.parametrize(("error", "is_right"), [(1e-3, True), (1.0, False)])
+def test_rounding_counts_relative_to_the_size_of_the_gradient(error: float, is_right: bool) -> None:
+    wanted = torch.tensor([1000.0, 0.0])
+
+    def function(target: Tensor) -> tuple[Tensor, Tensor]:
+        return wanted.clone(), torch.ones(1)
+
+    def trace(target: Tensor) -> tuple[Tensor, Tensor]:
+        return wanted + torch.tensor([0.0, error]), torch.ones(1)
+
+    assert capture_room._agree(trace, function, [torch.empty(2)], is_exact=False) is is_right
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_gradients_that_are_not_finite_agree_only_if_they_are_equal(value: float) -> None:
+    gradients = torch.tensor([1.0, value]), torch.tensor([3.0, value])
+
+    def returning(gradient: Tensor) -> Any:
+        return lambda target: (gradient.clone(), torch.ones(1))
+
+    first, second = map(returning, gradients)
+    assert capture_room._agree(first, first, [torch.empty(2)], is_exact=False)
+    assert not capture_room._agree(first, second, [torch.empty(2)], is_exact=False)
 
 
 def test_capture_is_checked() -> None:

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from maze_pl.modules.optimization import flat_optimizer
 from maze_pl.modules.optimization.flat_adam import FlatAdam
 from maze_pl.modules.optimization.flat_optimizer import gradient_norm
+from maze_pl.modules.optimization.flat_sgd import FlatSGD
 
 
 def make_network(seed: int = 0) -> nn.Sequential:
@@ -50,6 +52,28 @@ def test_fifty_steps_equal_those_of_adam(second_lr: float, weight_decay: float) 
     train(theirs, torch.optim.Adam(groups(theirs, second_lr), weight_decay=weight_decay, foreach=False), range(50))
     torch.testing.assert_close(flat(ours), flat(theirs), rtol=0, atol=1e-7)
     assert (flat(ours) - flat(make_network())).abs().max() > 0.05
+
+
+@pytest.mark.parametrize(("kind", "options"), [(FlatAdam, {"weight_decay": 0.1}), (FlatSGD, {"momentum": 0.9})])
+def test_steps_in_pieces_are_equal_bit_for_bit(
+    kind: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, cut = make_network(), make_network()
+    optimizers = [kind(groups(network, 1e-2), **options) for network in (whole, cut)]
+    for seeds in (range(20), range(20, 30)):
+        train(whole, optimizers[0], seeds)
+        with monkeypatch.context() as patch:
+            patch.setattr(flat_optimizer, "gains_from_pieces", lambda device: True)
+            patch.setattr(flat_optimizer, "piece_size", lambda sizes: 8)
+            train(cut, optimizers[1], seeds)
+        assert len(next(iter(optimizers[1]._calls.values()))[0]) > 2
+        assert torch.equal(flat(whole), flat(cut))
+        cut[0].weight.data = cut[0].weight.data.clone()  # the buffers are made again
+    states = [optimizer.state_dict()["state"] for optimizer in optimizers]
+    assert states[0].keys() == states[1].keys()
+    for index, state in states[0].items():
+        for name, tensor in state.items():
+            assert torch.equal(tensor, states[1][index][name])
 
 
 def test_parameters_and_gradients_are_views_of_one_buffer() -> None:
@@ -189,6 +213,18 @@ def test_group_can_be_added_later() -> None:
     extra.sum().backward()
     optimizer.step()
     torch.testing.assert_close(extra.detach(), torch.full((3,), 0.99))
+
+
+@pytest.mark.parametrize("option", ["amsgrad", "maximize", "capturable", "differentiable"])
+def test_options_of_adam_that_other_code_has_set_are_refused(option: str) -> None:
+    network = make_network()
+    optimizer = FlatAdam(network.parameters())
+    train(network, optimizer, range(1))
+    optimizer.param_groups[0][option] = True
+    with pytest.raises(ValueError, match=rf"FlatAdam has no {option}: use torch\.optim\.Adam$"):
+        optimizer.step()
+    optimizer.param_groups[0][option] = False
+    optimizer.step()
 
 
 def test_copies_of_networks_are_independent(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,11 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_full_backward_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
 from torch.utils.hooks import RemovableHandle
 
 from maze_pl.modules import A2C
@@ -143,23 +148,69 @@ def test_hooks_on_the_accumulation_of_gradients_are_refused(kit: SimpleNamespace
         trained(kit, callback, capture)
 
 
+def test_updates_with_a_hook_that_cannot_be_watched_are_not_traced(kit: SimpleNamespace, tmp_path: Path) -> None:
+    with (tmp_path / "layers.txt").open("w") as file:
+
+        def write(module: Any, *_: Any) -> None:
+            file.write(f"{type(module).__name__}\n")
+
+        callbacks = [Hooking(lambda _: register_module_forward_hook(write), after=1) for _ in range(2)]
+        module = trained(kit, callbacks[0], "auto")
+        trained(kit, callbacks[1], "off")
+    assert (
+        module.capture_refusal is not None
+        and "TextIOWrapper, whose changes cannot be noticed" in module.capture_refusal
+    )
+    assert torch.equal(callbacks[0].weights[-1], callbacks[1].weights[-1])
+    assert "Tanh" in (tmp_path / "layers.txt").read_text().split()
+
+
 class Loss(pl.LightningModule):
-    """A loss of a module with a backward hook."""
+    """A loss of a module with a layer."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
         self.layer = nn.Linear(2, 1)
-        self.layer.register_full_backward_hook(zeros)
         self._device = torch.device(device, 0)
 
     def loss(self) -> Tensor:
         return self.layer(torch.ones(3, 2)).mean()
 
 
-@pytest.mark.parametrize(("device", "is_refused"), [("cpu", False), ("cuda", True)])
-def test_backward_hooks_are_not_traced_where_they_run_in_another_thread(device: str, is_refused: bool) -> None:
+BACKWARD_HOOKS: list[Callable[[nn.Module], RemovableHandle]] = [
+    lambda layer: layer.register_full_backward_hook(zeros),
+    lambda layer: layer.register_full_backward_pre_hook(zeros),
+    lambda _: register_module_full_backward_hook(zeros),
+    lambda _: register_module_full_backward_pre_hook(zeros),
+]
+
+
+@pytest.mark.parametrize("register", BACKWARD_HOOKS, ids=["layer", "layer, before", "every", "every, before"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_backward_hooks_are_observed_on_each_device(
+    device: str, register: Callable[[nn.Module], RemovableHandle]
+) -> None:
     module = Loss(device)
     observation = LossObservation(module, [], [], [])
     loss = module.loss
-    observation.run(lambda: torch.autograd.grad(loss(), list(module.parameters())))
-    assert (observation.refused is not None and "backward hooks" in observation.refused) is is_refused
+    handle = register(module.layer)
+    try:
+        observation.run(lambda: torch.autograd.grad(loss(), list(module.parameters())))
+    finally:
+        handle.remove()
+    assert observation.refused is None
+
+
+def test_backward_passes_run_in_the_thread_that_is_observed() -> None:
+    module = Loss("cpu")
+    uses_threads = []
+    loss = module.loss
+
+    def compute() -> None:
+        value = loss()
+        value.register_hook(lambda _: uses_threads.append(torch._C._is_multithreading_enabled()))
+        torch.autograd.grad(value, list(module.parameters()))
+
+    LossObservation(module, [], [], []).run(compute)
+    compute()
+    assert uses_threads == [False, True]

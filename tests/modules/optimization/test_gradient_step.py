@@ -55,6 +55,23 @@ def test_callbacks_and_optimiser_hooks_see_every_step_and_change_nothing(kit: Si
     assert torch.equal(flat(alone), flat(hooked))
 
 
+def test_a_batch_that_was_saved_may_return_a_loss_besides_its_steps(kit: SimpleNamespace, tmp_path: Path) -> None:
+    class Reporting(PPO):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> Any:
+            super().training_step(rollout, batch_idx)
+            return {"loss": torch.zeros(())}
+
+    kit.fit(make(kit, Reporting, batch_size=10, n_optimization_epochs=2), callbacks=[Saving(tmp_path)])
+    assert len(list(tmp_path.iterdir())) == 2
+
+    class Returning(Reporting):
+        def training_step(self, rollout: Rollout, batch_idx: int) -> Any:
+            return torch.zeros(()) if batch_idx else super().training_step(rollout, batch_idx)
+
+    with pytest.raises(TypeError, match=r"training_step of Returning returned a loss.* and took no gradient step"):
+        kit.fit(make(kit, Returning, batch_size=10, n_optimization_epochs=2), callbacks=[Saving(tmp_path)])
+
+
 def test_profilers_count_optimisation_steps(kit: SimpleNamespace) -> None:
     trainer = kit.fit(make(kit), profiler="simple")
     assert len(trainer.profiler.recorded_durations["optimizer_step"]) == 16

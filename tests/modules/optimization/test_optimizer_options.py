@@ -15,6 +15,7 @@ from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateCritic
 from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
+from maze_pl.core.checkpoint import CHECKPOINT_KEY
 from maze_pl.core.population import NoiseTable, PopulationBatch
 from maze_pl.modules import A2C, BC, ES, PPO, FlatAdam, FlatSGD, ParameterGroup
 from maze_pl.schedules import Linear
@@ -277,6 +278,22 @@ def test_a_resumed_run_has_the_options_of_its_own_configuration(tmp_path: Path) 
     other = make(optimizer=partial(AdamW, weight_decay=0.7), lr=0.02)
     trainer = KIT.fit(other, epochs=2, ckpt_path=tmp_path / "one.ckpt")
     assert [(group["lr"], group["weight_decay"]) for group in trainer.optimizers[0].param_groups] == [(0.02, 0.7)] * 2
+
+
+@pytest.mark.parametrize("is_earlier", [False, True], ids=["this version", "earlier version"])
+def test_a_run_is_resumed_without_its_entries_of_optimizer_groups(tmp_path: Path, is_earlier: bool) -> None:
+    path = tmp_path / "one.ckpt"
+    groups = {"critic.*": ParameterGroup(lr=0.001, weight_decay=0.1)}
+    KIT.fit(make(optimizer_groups=groups)).save_checkpoint(path)
+    if is_earlier:
+        checkpoint = torch.load(path, weights_only=True)
+        del checkpoint[CHECKPOINT_KEY]["group_settings"]
+        torch.save(checkpoint, path)
+    trainer = KIT.fit(make(), epochs=2, ckpt_path=path)
+    found = [(group["name"], group["lr"], group["weight_decay"]) for group in trainer.optimizers[0].param_groups]
+    assert found == [("policy", 0.01, 0.0), ("critic", 0.01, 0.0)]
+    trainer = KIT.fit(make(optimizer_groups=groups), epochs=2, ckpt_path=path)
+    assert trainer.optimizers[0].param_groups[1]["lr"] == 0.001
 
 
 def test_a_module_without_its_optimiser_is_refused_when_loaded(tmp_path: Path) -> None:

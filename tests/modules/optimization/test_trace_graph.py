@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,15 @@ import pytest
 import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from maze_pl.modules.optimization.trace_graph import check_shapes_are_fixed, simplified, unread_arguments
+from maze_pl.modules.optimization.trace_graph import (
+    TensorElsewhere,
+    check_reads_one_device,
+    check_shapes_are_fixed,
+    simplified,
+    unread_arguments,
+)
 
 X, MASK, INDEX = torch.rand(3, 4), torch.tensor([True, False, True]), torch.tensor([2, 0])
 
@@ -142,3 +150,64 @@ def test_arguments_that_are_not_read_are_found() -> None:
     assert unread_arguments(graph) == set()
     graph = simplified(make_fx(_writing(lambda x, y: x + torch.zeros_like(y)))(*arguments), arguments)
     assert unread_arguments(graph) == {1}
+
+
+class _Alive(TorchDispatchMode):
+    """Counts the results of operations that exist at the same time.
+
+    Attributes:
+        most: The largest number.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._results: weakref.WeakSet[Tensor] = weakref.WeakSet()
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self._results.add(result)
+        self.most = max(self.most, len(self._results))
+        return result
+
+
+def test_constants_are_computed_without_keeping_all_other_results() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        for _ in range(50):
+            x = x.exp()
+        return x + torch.ones_like(y).mul(3.0)
+
+    whole = _writing(function)
+    arguments = [A, B, torch.empty(15)]
+    graph = make_fx(whole)(*arguments)
+    with _Alive() as alive:
+        simplified(graph, arguments)
+    assert 0 < alive.most < 20
+    assert "mul.Tensor" not in _operations(graph), "3 is a constant"
+
+
+ON_HOST = torch.tensor(0.5)
+READING: list[tuple[Callable[[Tensor, Tensor], Tensor], bool]] = [
+    (lambda x, host: x * ON_HOST, True),
+    (lambda x, host: x * ON_HOST.exp(), True),
+    (lambda x, host: x * host, True),
+    (lambda x, host: x * torch.rand(()), True),
+    (lambda x, host: x * 0.5, False),
+    (lambda x, host: x * torch.tensor(0.5), False),
+    (lambda x, host: x * torch.full((), 0.5).exp(), False),
+    (lambda x, host: x * torch.rand(3, device="meta"), False),
+]
+
+
+@pytest.mark.parametrize("index", range(len(READING)))
+def test_tensors_on_another_device_are_found_unless_they_are_constants(index: int) -> None:
+    function, is_elsewhere = READING[index]
+    arguments = [torch.ones(3, device="meta"), torch.ones(())]
+    last = torch.empty(3, device="meta")
+    graph = make_fx(lambda x, host, into: function(x, host))(*arguments, last)
+    if not is_elsewhere:
+        check_reads_one_device(graph, [*arguments, last])
+        return
+    with pytest.raises(TensorElsewhere, match="on another device is read: cpu"):
+        check_reads_one_device(graph, [*arguments, last])

@@ -275,6 +275,13 @@ def test_a_trace_holds_for_other_masks_if_all_slots_are_computed(options: dict[s
         check_shapes_are_fixed(make_fx(logits)(*observed.values()))
 
 
+@every
+def test_accelerators_compute_all_slots_instead_of_looking_for_items(options: dict[str, Any]) -> None:
+    block, observed = pointer(**options).to("meta"), observation(4)
+    outputs = block({name: tensor.to("meta") for name, tensor in observed.items()})
+    assert outputs["choice"].shape == (4, 6)
+
+
 # ------------------------------------------------------------------------------------------------ what options change
 
 
