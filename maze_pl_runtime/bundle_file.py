@@ -14,8 +14,6 @@ from typing import Any, Final
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 N_DIGITS: Final = 64  # of the checksum at the end of a file
-_FAULTS = (zipfile.BadZipFile, LookupError, AttributeError, TypeError, ValueError, RecursionError)
-"""Exceptions that members raise which are not those of a bundle."""
 
 
 class BundleError(ValueError):
@@ -49,7 +47,7 @@ def read_bundle(path: str | Path, data: bytes | None = None) -> tuple[dict[str, 
             raise ValueError("its members do not match the checksums in its manifest")
     except BundleError:
         raise
-    except _FAULTS as error:
+    except Exception as error:  # of members that are not those of a bundle
         reason = f"{type(error).__name__}: {error}"
         raise BundleError(f"{path} is not a valid bundle: {reason}") from None
     return manifest, members

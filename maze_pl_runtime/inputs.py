@@ -10,7 +10,7 @@ _LARGEST = np.finfo(np.float32).max  # networks compute in float32
 
 
 class Input:
-    """Converts an observation, and refuses values that training cannot have seen.
+    """Converts an observation, and refuses values that the graph cannot be sure to compute.
 
     Args:
         name: Its name.
@@ -21,6 +21,7 @@ class Input:
     def __init__(self, name: str, space: dict[str, Any], masked: dict[str, list[int]] | None = None) -> None:
         self.name = name
         self.dtype, self.shape, low, high = read_space(space)
+        self._largest = np.inf if space.get("clipped") else _LARGEST  # the graph clips it first
         self._is_float = self.dtype.kind == "f"
         self._bounds = None if space["type"] == "box" else (low, high)  # of integers
         if masked:
@@ -34,9 +35,8 @@ class Input:
 
         Masks may leave choices without an option if `needs_options` is False.
         """
-        is_array = type(value) is np.ndarray and value.dtype == self.dtype
         array: Array = value
-        if not is_array:
+        if type(value) is not np.ndarray or value.dtype != self.dtype:
             array = converted(value, self.dtype, self.shape, f"observation {self.name!r}")
         is_batch = array.shape != self.shape
         if not is_batch:
@@ -45,7 +45,7 @@ class Input:
             expected = f"expected {self.shape}, or more of these in a first dimension"
             raise ValueError(f"observation {self.name!r} has shape {array.shape}, {expected}")
         # counting is faster than all()
-        if self._is_float and np.count_nonzero(np.abs(array) <= _LARGEST) != array.size:
+        if self._is_float and np.count_nonzero(np.abs(array) <= self._largest) != array.size:
             raise ValueError(f"observation {self.name!r} has values that are not finite in float32")
         if self._bounds is not None:
             low, high = self._bounds
@@ -81,7 +81,7 @@ def converted(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], name: st
     """Return an array of a type; refuse what is not a number, and integers that it cannot hold."""
     try:
         given = np.asarray(value)
-    except (OverflowError, ValueError):  # ragged lists
+    except (OverflowError, RuntimeError, TypeError, ValueError):  # ragged, or with gradients
         given = np.empty(0, object)
     if given.dtype.kind in "fiub":
         with np.errstate(invalid="ignore", over="ignore"):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import default_rng
 
 from .bundle_file import BundleError, read_bundle
 from .inputs import Array, converted, inputs_of, read_space
@@ -97,7 +98,7 @@ class Policy:
         """
         if step_key is None and len(self._steps) == 1:
             (step_key,) = self._steps
-        if step_key not in self._steps:
+        if not isinstance(step_key, int | str | np.integer) or step_key not in self._steps:
             raise ValueError(f"step_key={step_key!r} must be one of the sub-steps {[*self._steps]}")
         return self._steps[step_key].decide(observation, state, deterministic, uniforms, agent_id, check_masks)
 
@@ -132,9 +133,8 @@ class _Step:
     def _require_fit(self, step: Mapping[str, Any]) -> None:
         """Raise ValueError if inputs and outputs of the graph are not those of the manifest."""
         expected = {}
-        for observation in self._inputs:
-            node = _node(observation.dtype, observation.shape)
-            expected[f"observation/{observation.name}"] = node
+        for entry in self._inputs:
+            expected[f"observation/{entry.name}"] = _node(entry.dtype, entry.shape)
         for name, described in self._state.items():
             expected[f"state/{name}"] = expected[f"next_state/{name}"] = _node(*described)
         if self._n_uniforms:
@@ -166,9 +166,11 @@ class _Step:
         if len(shapes) != 1:
             raise ValueError("all observations must be single ones, or batches of the same size")
         (leading,) = shapes
+        if state is not None and not isinstance(state, Mapping):
+            raise ValueError(f"state must be a dict, not {type(state).__name__}")
         if state is not None and state.keys() != self._state.keys():
-            fault = f"the policy state has the entries {list(state)}"
-            raise ValueError(f"{fault}, expected {list(self._state)}")
+            fault = f"the policy state has the entries {[*state]}"
+            raise ValueError(f"{fault}, expected {[*self._state]}")
         for name, (dtype, shape) in self._state.items():
             value = np.zeros((*leading, *shape), dtype) if state is None else state[name]
             array = self._add(feed, f"state/{name}", value, dtype, leading, shape)
@@ -176,16 +178,18 @@ class _Step:
                 raise ValueError(f"state/{name} has values that are not finite")
         if self._n_agents:
             given = converted(agent_id, np.dtype(np.int64), leading, "agent_id")
-            agents = feed["agent_id"] = np.full(leading or 1, given)
+            of_rows = given if given.shape else np.full(leading, given)
+            agents = self._add(feed, "agent_id", of_rows, given.dtype, leading, ())
             if not ((agents >= 0) & (agents < self._n_agents)).all():
                 raise ValueError(f"agent_id={agent_id!r} must be from 0 to {self._n_agents - 1}")
         if self._n_uniforms and (deterministic or uniforms is None):
-            feed["uniforms"] = np.random.random((*(leading or (1,)), self._n_uniforms))
+            shape = (*(leading or (1,)), self._n_uniforms)
+            feed["uniforms"] = np.full(shape, 0.5) if deterministic else default_rng().random(shape)
         elif self._n_uniforms:
             self._add(feed, "uniforms", uniforms, np.dtype(np.float64), leading, (self._n_uniforms,))
             if not ((feed["uniforms"] >= 0) & (feed["uniforms"] < 1)).all():
                 raise ValueError("uniforms must be at least 0 and below 1")
-        names = self._most_likely if deterministic else self._sampled
+        kind, names = ("action", self._most_likely) if deterministic else ("sample", self._sampled)
         try:
             outputs = dict(zip(names, self._session.run(names, feed), strict=True))
         except Exception as error:  # of classes of ONNX Runtime
@@ -196,7 +200,6 @@ class _Step:
                 raise ValueError(f"the policy's {name} has values that are not numbers, or infinite: {value!r:.80}")
         if not leading:
             outputs = {name: value[0] for name, value in outputs.items()}
-        kind = "action" if deterministic else "sample"
         action: dict[str, Any] = {}
         for head, is_integer in self._is_integer.items():
             value = outputs[f"{kind}/{head}"]
@@ -214,8 +217,7 @@ class _Step:
         expected = f"expected a dict of the observations {sorted(known)}"
         if not isinstance(observation, Mapping):
             raise ValueError(f"{expected}, got {type(observation).__name__}")
-        missing = sorted(known - observation.keys())
-        if missing:
+        if missing := sorted(known - observation.keys()):
             further = sorted(str(name)[:80] for name in observation if name not in known)[:10]
             got = f"; the names {further} are unknown" if further else ""
             raise ValueError(f"observations {missing} are missing: {expected}{got}")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from maze_pl.agents import TorchPolicy
 from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.onnx_graphs import OPSET
 from maze_pl.bundle.parity import require_parity
 from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.traced_policy import traced
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.core.version import __version__
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
@@ -26,6 +28,7 @@ from maze_pl.system.atomic_files import write_file
 from maze_pl_runtime import Policy
 
 _PACKAGES: Final = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "gymnasium")
+_MOST_READS: Final = 5  # of a checkpoint that a running training replaces
 
 
 def export(
@@ -64,17 +67,18 @@ def export(
         if number < 1:
             raise ExportError(f"{name}={number} must be at least 1")
     path = named_checkpoint(run, checkpoint)
-    module = load(path, trust=trust)
-    policy = module.policy
-    with closing(_silent_env(path, trust)) as env:
+    module, data, origin = _read(path, trust)
+    policy = _exportable(module.policy)
+    with closing(_silent_env(data)) as env:
         parts = traced(policy, env)
         manifest: dict[str, Any] = {
             "maze_pl": __version__,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "algorithm": f"{type(module).__module__}.{type(module).__qualname__}",
-            **_origin(path),
+            **origin,
             "opset": OPSET,
-            "versions": {package: importlib.metadata.version(package) for package in _PACKAGES},
+            # not of their distributions, as ONNX Runtime has several
+            "versions": {package: importlib.import_module(package).__version__ for package in _PACKAGES},
             **parts.described(),
         }
         decisions = recorded_decisions(env, policy, parts.roles, episodes, max_steps, seed)
@@ -84,22 +88,64 @@ def export(
     return Policy.load(to).manifest
 
 
-def _silent_env(path: Path, trust: bool) -> LogStatsWrapper:
-    """Make the environment of the run with frozen statistics, without wrappers that record."""
-    data = load_data(path, trust=trust)
+def _read(path: Path, trust: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """Read the module, the data module and the origin of a checkpoint, all of the same file.
+
+    Raises:
+        ExportError: A running training has replaced the file again and again.
+    """
+    for _ in range(_MOST_READS):
+        digest = _digest(path)
+        module = load(path, trust=trust)
+        data = load_data(path, trust=trust)
+        origin = _origin(path, digest)
+        if _digest(path) == digest:
+            return module, data, origin
+    fault = f"{path} was replaced each time that it was read"
+    raise ExportError(f"{fault}: export a copy of it, or wait until the training has ended")
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a checkpoint.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    try:
+        return checkpoint_digest(path)
+    except OSError as error:
+        raise ConfigurationError(f"the checkpoint {path} cannot be read: {error.strerror}") from error
+
+
+def _exportable(policy: Any) -> TorchPolicy:
+    """Return a policy whose acts follow from its networks and distributions alone.
+
+    Raises:
+        ExportError: It acts in another way.
+    """
+    kind = type(policy)
+    if issubclass(kind, TorchPolicy) and kind.act is TorchPolicy.act:
+        return policy  # type: ignore[no-any-return]
+    expected = "only a TorchPolicy without a wrapper can be exported"
+    raise ExportError(f"the policy is a {kind.__name__}, whose code is not part of a bundle: {expected}")
+
+
+def _silent_env(data: Any) -> LogStatsWrapper:
+    """Make the environment of a data module with frozen statistics, without wrappers that record."""
     options = data.rollout_options
     if options["env"] is None:
-        return data.make_env()  # says that there is no environment
+        bare: LogStatsWrapper = data.make_env()  # says that there is no environment
+        return bare
     wrappers = without_recorders(options["wrappers"])
     env = make_wrapped(options["env"], wrappers, options["action_masks"])
     load_shared_states(wrapper_stack(env), data.wrapper_statistics(), freeze=True)
     return env
 
 
-def _origin(path: Path) -> dict[str, Any]:
+def _origin(path: Path, digest: str) -> dict[str, Any]:
     """Describe the checkpoint, and where it comes from."""
     entry = checkpoint_entry(read_checkpoint(path)) or {}
     return {
-        "checkpoint": {"name": path.name, "sha256": checkpoint_digest(path), "env_steps": entry.get("env_steps")},
+        "checkpoint": {"name": path.name, "sha256": digest, "env_steps": entry.get("env_steps")},
         "provenance": entry.get("provenance"),
     }

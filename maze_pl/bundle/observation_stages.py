@@ -74,6 +74,14 @@ class ObservationStage(ABC):
         """
         return name
 
+    def clips(self, name: str) -> bool:
+        """True if an observation of any size becomes finite.
+
+        Args:
+            name: Name of an observation that this stage receives.
+        """
+        return False
+
 
 def observation_stage(wrapper: Wrapper, key: StepKey, position: int) -> ObservationStage | None:
     """Return the stage of a wrapper; None if it does not change observations.
@@ -130,6 +138,10 @@ class _Normalization(ObservationStage):
 
     def origin(self, name: str) -> str | None:
         return None if name in self._strategies else name
+
+    def clips(self, name: str) -> bool:
+        strategy = self._strategies.get(name)
+        return strategy is not None and bool(np.isfinite([strategy.clip_low, strategy.clip_high]).all())
 
 
 def _normalized(strategy: ObservationNormalizationStrategy, value: Tensor) -> Tensor:

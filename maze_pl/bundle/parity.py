@@ -66,7 +66,7 @@ def require_parity(
         seed: Determines the uniform numbers of sampled actions.
 
     Raises:
-        ExportError: A number or an action differs; the message names it.
+        ExportError: A number or an action differs, or the bundle refuses to decide; the message names it.
     """
     parity = Parity(len({decision.episode for decision in decisions}), len(decisions))
     generator = np.random.default_rng(seed)
@@ -85,10 +85,13 @@ def require_parity(
             agent_id=network,
             check_masks=False,
         )
-        found = decide()
-        sampled = decide(deterministic=False, uniforms=uniforms)
-        expected = _by_policy(policy, graph, decision, states.get(actor), uniforms)
         where = f"decision {number} of sub-step {key!r}"
+        try:
+            found = decide()
+            sampled = decide(deterministic=False, uniforms=uniforms)
+        except ValueError as error:
+            raise ExportError(f"{where}: the policy decides, but the bundle refuses: {error}") from error
+        expected = _by_policy(policy, graph, decision, states.get(actor), uniforms)
         _compare_numbers(parity, graph, found, expected, where)
         parameters = {head: expected[f"parameters/{head}"] for head in graph.heads}
         ties = graph.near_ties(parameters, TOLERANCE)

@@ -40,7 +40,8 @@ class StepGraph(nn.Module):
 
     Attributes:
         key: The sub-step.
-        observations: Observation as the environment returns it -> its space, as plain values.
+        observations: Observation as the environment returns it -> its space, as plain values, with
+            `clipped` if the first wrapper clips it, so that it may even be infinite.
         actions: Action head of the environment -> its space, as plain values.
         masks: Action head -> the observation that masks it: heads of the environment with the masks that
             the caller sees declared, and heads of the policy whose masks are declared further out.
@@ -75,6 +76,9 @@ class StepGraph(nn.Module):
             if stage is not None:
                 self._stages.append(stage)
                 self.state |= stage.state
+        for name in self.observations:
+            if self._stages and self._stages[0].clips(name):
+                self.observations[name]["clipped"] = True
         self._action_wrappers = list(roles.included)
         self._add_outer_masks()
         self._observed = list(policy.spec.steps[key].observation_space.spaces)

@@ -40,11 +40,11 @@ _LEFT_OUT: Final = {
     ours.RandomResetWrapper: "starts episodes with random actions",
     ours.ReturnNormalizationRewardWrapper: "changes rewards, which a trained policy does not need",
     ours.SpacesRecordingWrapper: "records episodes",
-    ours.StepSkipWrapper: "ask the policy in every n-th step only, and repeat or omit its action in between",
-    ours.TimeLimitWrapper: "end episodes after this number of steps",
+    ours.StepSkipWrapper: "ask the policy once in {n_steps} steps, and {others} in the others",
+    ours.TimeLimitWrapper: "end episodes after {max_episode_steps} steps",
     ours.TrajectoryRecordingWrapper: "records episodes",
 }
-"""Wrappers that the policy does not see, and what the caller has to do instead."""
+"""Wrappers that the policy does not see, and what the caller has to do instead, with numbers of the wrapper."""
 _UNCHANGED: Final = (
     "step",
     "step_in_parts",
@@ -115,7 +115,7 @@ def wrapper_roles(env: Wrapper) -> WrapperRoles:
         if stopped_by:
             roles.append(WrapperRole(name, False, f"it is inside of {stopped_by}"))
         elif kind in _LEFT_OUT:
-            roles.append(WrapperRole(name, False, _LEFT_OUT[kind]))
+            roles.append(WrapperRole(name, False, _note(wrapper)))
             if kind in (ours.StepSkipWrapper, ours.RandomResetWrapper):
                 repeating.append(wrapper)
         elif _changes_rewards_only(wrapper):
@@ -127,6 +127,18 @@ def wrapper_roles(env: Wrapper) -> WrapperRoles:
             roles.append(WrapperRole(name, True, "part of the graphs"))
             included.append(wrapper)
     return WrapperRoles(roles[::-1], included, included[-1] if included else env)
+
+
+def _note(wrapper: Wrapper) -> str:
+    """Return the reason why a wrapper is left out, or what the caller has to do instead."""
+    own: Any = wrapper
+    note = _LEFT_OUT[type(wrapper)]
+    if type(wrapper) is ours.StepSkipWrapper:
+        others = "repeat its action" if own.skip_mode == "sticky" else "do nothing"
+        return note.format(n_steps=own.n_steps, others=others)
+    if type(wrapper) is ours.TimeLimitWrapper:
+        return note.format(max_episode_steps=own.max_episode_steps)
+    return note
 
 
 def _changes_rewards_only(wrapper: Wrapper) -> bool:

@@ -94,7 +94,10 @@ def _parsed(command: Sequence[str]) -> Any:
         "max_batch": (1024, "largest number of observations of a request"),
         "max_episodes": (10_000, "largest number of episodes on the server"),
         "episode_seconds": (3600.0, "seconds without a request after which an episode is forgotten"),
-        "body_seconds": (10.0, "seconds in which the head of a request must arrive, and then its body"),
+        "body_seconds": (
+            10.0,
+            "seconds in which the head of a request must arrive, then its body, and answers be read",
+        ),
     }
     for name, (default, meaning) in limits.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")
@@ -117,9 +120,16 @@ def _parsed(command: Sequence[str]) -> Any:
 
 
 def _token(file: Path | None) -> str | None:
-    """Return the token, None if there is none."""
+    """Return the token, None if there is none.
+
+    Raises:
+        ConfigurationError: It is empty, or its file cannot be read.
+    """
     if file is None:
-        return os.environ.get(_TOKEN_VARIABLE) or None
+        given = os.environ.get(_TOKEN_VARIABLE)
+        if given is not None and not given.strip():
+            raise ConfigurationError(f"{_TOKEN_VARIABLE} is empty: write the token into it, or unset it")
+        return None if given is None else given.strip()
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

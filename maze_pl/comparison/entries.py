@@ -254,7 +254,7 @@ def _set_names(entries: Sequence[Entry]) -> None:
     joined = [entry for entry in entries if len(entry.given) > 1]
     folders = [os.path.commonpath([os.path.abspath(source) for source in entry.sources]) for entry in joined]
     for entry, folder in zip(joined, folders, strict=True):
-        is_clear = folder != os.getcwd() and folders.count(folder) == 1
+        is_clear = _tells(Path(folder)) and folders.count(folder) == 1
         entry.name = folder if is_clear else f"{entry.name} and {len(entry.given) - 1} more"
     paths = [{entry.name, *entry.given} for entry in entries]
     for place, entry in enumerate(entries):
@@ -269,6 +269,15 @@ def _set_names(entries: Sequence[Entry]) -> None:
             name = f"{entry.name} ({number})"
         entry.name = name
         names.append(name)
+
+
+def _tells(folder: Path) -> bool:
+    """True if the name of a folder says something about runs in it.
+
+    The current folder, those around it, and the first ones below the root do not.
+    """
+    current = Path.cwd()
+    return folder not in (current, *current.parents) and (current in folder.parents or len(folder.parts) > 2)
 
 
 def _set_environments(players: Sequence[Player], options: Mapping[str, Any]) -> None:

@@ -145,6 +145,17 @@ class Tournament:
         if metric not in known:
             raise ConfigurationError(f"there is no metric {metric!r}: use {', '.join(known)}")
 
+    def _require_fit(self) -> None:
+        """Make all policies and searches, so that each fault of one is told before a search, which may take hours.
+
+        Raises:
+            ConfigurationError: A policy does not fit the environment.
+            ValueError: It cannot search, or there is no such policy.
+        """
+        for entry in self.entries:
+            for player in entry.players:
+                self.acting.play(player, 0, 1, record=(), stop=lambda: True)
+
     def play(self, n_episodes: int) -> None:
         """Play until each player has played a number of episodes.
 
@@ -154,6 +165,8 @@ class Tournament:
         Args:
             n_episodes: The number, including the episodes that were played before.
         """
+        if not self.n_episodes and any("search" in entry.players[0].options for entry in self.entries):
+            self._require_fit()
         n = n_episodes - self.n_episodes
         is_long = n * self._seconds > _SECONDS_IN_PROCESS and len(os.sched_getaffinity(0)) > 1
         engine_of = self.acting.make_engine or (ProcessEngine if is_long else InProcessEngine)
@@ -161,9 +174,7 @@ class Tournament:
         interval = 0.2 if sys.stderr.isatty() else 10
         began = time.process_time()
         with tqdm(total=n * n_players, unit="episode", disable=not self.progress, mininterval=interval) as bar:
-            pairs = list(zip(self.entries, self.episodes, strict=True))
-            # Entries that search come first: what cannot be searched is refused before others have played.
-            for entry, runs in sorted(pairs, key=lambda pair: "search" not in pair[0].players[0].options):
+            for entry, runs in zip(self.entries, self.episodes, strict=True):
                 bar.set_description(entry.name[-30:], refresh=False)
                 for player, results in zip(entry.players, runs, strict=True):
 

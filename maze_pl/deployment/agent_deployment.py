@@ -43,7 +43,8 @@ class AgentDeployment:
             are copied. Wrappers that a bundle contains are taken out of the environment.
         env: The environment, a callable that makes it, or its configuration. The deployment owns and
             closes it.
-        wrappers: Further wrappers: callables or configurations, the first one innermost.
+        wrappers: Further wrappers: callables or configurations, the first one innermost; or a mapping from
+            class paths to arguments.
         wrapper_statistics: Statistics of the wrappers, by name; None leaves those that they have.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0.
         max_agents: Maximum number of agents at the same time, for policies that need it.
@@ -84,7 +85,7 @@ class AgentDeployment:
         self,
         policy: Any,
         env: Any,
-        wrappers: Sequence[Any] = (),
+        wrappers: Sequence[Any] | Mapping[str, Any] = (),
         *,
         wrapper_statistics: Mapping[str, Any] | None = None,
         action_masks: dict[str, str] | None = None,
@@ -127,7 +128,7 @@ class AgentDeployment:
         *,
         policy: Any = None,
         env: Any = None,
-        wrappers: Sequence[Any] | None = None,
+        wrappers: Sequence[Any] | Mapping[str, Any] | None = None,
         trust: bool = False,
         **options: Any,
     ) -> Self:

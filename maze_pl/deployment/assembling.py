@@ -31,7 +31,7 @@ _CALLBACK: Final = "TrainingObservations"
 
 
 def arguments_of_run(
-    run: str | Path, trust: bool, policy: Any, env: Any, wrappers: Sequence[Any] | None, options: Mapping[str, Any]
+    run: str | Path, trust: bool, policy: Any, env: Any, wrappers: Any, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of a deployment with the parts of a run, or others in their place.
 
@@ -82,6 +82,23 @@ def made(part: Any) -> Any:
     return part
 
 
+def made_wrappers(wrappers: Any) -> list[Any]:
+    """Return the factories of wrappers.
+
+    Args:
+        wrappers: Callables or configurations, the first one innermost; or a mapping from class paths to
+            arguments, as in Maze.
+
+    Raises:
+        ValueError: A configuration names no class.
+    """
+    if isinstance(wrappers, Mapping) and "class_path" not in wrappers:
+        wrappers = [{"class_path": path, "init_args": arguments or {}} for path, arguments in wrappers.items()]
+    elif isinstance(wrappers, str | Mapping):
+        wrappers = [wrappers]
+    return [made(wrapper) for wrapper in wrappers]
+
+
 def with_bundle(policy: Any) -> tuple[Any, list[str]]:
     """Load a bundle if a policy is one.
 
@@ -98,7 +115,7 @@ def with_bundle(policy: Any) -> tuple[Any, list[str]]:
 
 def make_env(
     env: Any,
-    wrappers: Sequence[Any],
+    wrappers: Any,
     wrapper_statistics: Mapping[str, Any] | None,
     action_masks: Mapping[str, str] | None,
     may_differ: bool = False,
@@ -108,7 +125,7 @@ def make_env(
 
     Args:
         env: An environment, a callable that makes one, or its configuration.
-        wrappers: Callables that wrap it, or their configurations, the first one innermost.
+        wrappers: As in `made_wrappers`.
         wrapper_statistics: Statistics by wrapper; None leaves those that the wrappers have.
         action_masks: Action head -> observation, in addition to the declared masks.
         may_differ: Whether statistics of missing wrappers are ignored.
@@ -123,7 +140,7 @@ def make_env(
     if not isinstance(source, gymnasium.Env) and not callable(source):
         raise TypeError(f"env is {describe(env)}; expected an environment, a callable that makes one, or a class_path")
     make: Callable[[], Any] = (lambda: source) if isinstance(source, gymnasium.Env) else source
-    wrapped = make_wrapped(make, [made(wrapper) for wrapper in wrappers], action_masks)
+    wrapped = make_wrapped(make, made_wrappers(wrappers), action_masks)
     stack = wrapper_stack(wrapped)
     if wrapper_statistics is not None:
         kept = {name: state for name, state in wrapper_statistics.items() if name in stack or not may_differ}

@@ -9,6 +9,7 @@ from maze_pl.agents.best_actions import best_actions
 from maze_pl.agents.input_range import largest_input, too_large
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.allowed_options import forbidden_choice
+from maze_pl.core.exact_numbers import overflow_of
 from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import rollout_action
@@ -118,13 +119,16 @@ class Decider:
 
         Raises:
             EnvContractError: An observation holds a value that is not finite, also after conversion to
-                the type of the networks.
+                the type of the networks, or an integer that its type cannot hold.
         """
         key, agent = actor
         largest = self._largest[key]
         arrays = {}
         for name, dtype in self._dtypes[key]:
-            array = np.asarray(observation[name], dtype)
+            given = np.asarray(observation[name])
+            if given.dtype != dtype and (overflow := overflow_of(given, dtype)) is not None:
+                raise EnvContractError(f"observation {name!r} of sub-step {key!r} {overflow}")
+            array = np.asarray(given, dtype)
             if dtype.kind == "f" and not is_finite(array):
                 fault = f"observation {name!r} of sub-step {key!r} is not finite after the wrappers"
                 raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to continue with another state")

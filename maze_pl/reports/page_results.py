@@ -150,6 +150,17 @@ def kpi_section(runs: Sequence[Path]) -> Markup:
 # ------------------------------------------------------------------------------------------------ comparison
 
 
+def named_paths(path: Path, runs: Sequence[Path]) -> Sequence[Path]:
+    """Return the paths by which a command names all runs: the folder that they share, or each of them.
+
+    Args:
+        path: Path as the user gave it.
+        runs: Run directories.
+    """
+    is_folder = all(run.is_relative_to(path) for run in runs)
+    return [path] if is_folder else runs
+
+
 def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) -> Markup:
     """Return the results of `maze-pl compare`.
 
@@ -160,7 +171,7 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     """
     file = _comparison_file((path, *runs)) if folder is None else folder / COMPARISON
     target = shlex.quote(str(path / "comparison"))
-    command = f"maze-pl compare {shlex.quote(str(path))} --baseline random --to {target}"
+    command = f"maze-pl compare {shlex.join(map(str, named_paths(path, runs)))} --baseline random --to {target}"
     command += trust_option(runs[0])
     title = "Against other policies"
     if file is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.learned_options import learned_options
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.short_paths import shortest_ending
 
 _LENGTHS: Final = ("early_stopping", "stop_at_return")  # options that only end training
@@ -51,6 +52,28 @@ def grouped_runs(runs: Sequence[Path]) -> list[RunGroup]:
     for name, kept in zip(_told_apart(names), members.values(), strict=True):
         groups.append(RunGroup(name, kept))
     return groups
+
+
+def readable_groups(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, ConfigurationError]]:
+    """Group runs as `grouped_runs` does; a run whose configuration cannot be read becomes a group by itself.
+
+    Args:
+        runs: Run directories.
+
+    Returns:
+        The groups, and the faults of configurations that cannot be read.
+    """
+    faults: dict[Path, ConfigurationError] = {}
+    for run in runs:
+        try:
+            learned_options(run)
+        except ConfigurationError as error:
+            faults[run] = error
+    groups = grouped_runs([run for run in runs if run not in faults])
+    names = run_names(runs)
+    labels = _told_apart([*(group.name for group in groups), *(names[run] for run in faults)])
+    members = [*(group.runs for group in groups), *([run] for run in faults)]
+    return [RunGroup(name, kept) for name, kept in zip(labels, members, strict=True)], faults
 
 
 def run_names(runs: Sequence[Path]) -> dict[Path, str]:

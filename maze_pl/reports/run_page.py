@@ -27,9 +27,9 @@ from maze_pl.reports.html_parts import (
     section,
     table,
 )
-from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, number
+from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, named_paths, number
 from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
-from maze_pl.reports.run_groups import RunGroup, grouped_runs, run_names
+from maze_pl.reports.run_groups import RunGroup, grouped_runs, readable_groups, run_names
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.provenance import PROVENANCE_FILE, fault_of_file
 from maze_pl.runs.seed_results import read_values
@@ -183,16 +183,13 @@ def _curves(reported: ReportedRuns) -> Markup:
         return section("Curves", missing(str(error)))
     if not metrics:
         return section("Curves", *notes)
-    try:
-        groups = grouped_runs(list(metrics))
-    except ConfigurationError as error:
-        return section("Curves", *notes, missing(str(error)))
+    groups, unreadable = readable_groups(list(metrics))
+    notes += [missing(f"{names[run]} is a group by itself: {fault}") for run, fault in unreadable.items()]
     charts = _charts(groups, metrics)
     if not charts:
         notes.append(missing("metrics.csv has no values yet."))
     shown = element("div", joined(charts), class_="charts")
-    is_folder = all(run.is_relative_to(reported.path) for run in reported.runs)
-    paths = [reported.path] if is_folder else reported.runs
+    paths = named_paths(reported.path, reported.runs)
     more = f"maze-pl plot {shlex.join(map(str, paths))} --statistic NAME"
     return section("Curves", *notes, shown, folded("other statistics", code(more)))
 

@@ -20,7 +20,7 @@ from maze_pl.core.spec import Spec, fitting_masks
 from maze_pl.envs.building import class_of, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ActionMasksWrapper, SplitActionsWrapper
-from maze_pl_runtime import Policy
+from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import MANIFEST
 
 _NAME_OFFSET: Final = 30  # of a member's name in an archive
@@ -33,6 +33,7 @@ class BundlePolicy:
 
     Args:
         path: The file.
+        data: Its content, if it was read before.
 
     Attributes:
         path: The file.
@@ -42,14 +43,15 @@ class BundlePolicy:
         BundleError: The file was changed, is of a newer version, or its graphs do not fit.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, data: bytes | None = None) -> None:
         self.path = Path(path).resolve()
-        self._policy = Policy.load(path)
+        self._data = _content(path) if data is None else data
+        self._policy = Policy.load(path, data=self._data)
         self.manifest = self._policy.manifest
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy the path: other processes load the file, as sessions of ONNX Runtime cannot be copied."""
-        return BundlePolicy, (self.path,)
+        """Copy the content of the file, as sessions of ONNX Runtime cannot be copied."""
+        return BundlePolicy, (self.path, self._data)
 
     @property
     def included(self) -> list[str]:
@@ -151,6 +153,14 @@ class BundlePolicy:
                     )
 
 
+def _content(path: str | Path) -> bytes:
+    """Read a file once, as another bundle may replace it at any time."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror}") from None
+
+
 def _require_no_temperature(temperature: float) -> None:
     if temperature != 1.0:
         raise ValueError(f"temperature={temperature}: a bundle has the distributions of training; leave it at 1")
@@ -171,14 +181,20 @@ def is_bundle(path: str | Path) -> bool:
     return False
 
 
-def bundle_policy(policy: Any) -> BundlePolicy | None:
-    """Return the policy of a bundle if an argument is one, or names the file of one; None otherwise."""
-    if isinstance(policy, BundlePolicy):
-        return policy
+def bundle_policy(policy: Any, temperature: float = 1.0) -> BundlePolicy | None:
+    """Return the policy of a bundle if an argument is one, or names the file of one; None otherwise.
+
+    Raises:
+        BundleError: The file is not a valid bundle.
+        ValueError: The temperature at which the bundle is to act is not 1.
+    """
     path = policy.class_path if isinstance(policy, Factory) else policy
     if isinstance(path, str | Path) and Path(path).is_file():
-        return BundlePolicy(path)
-    return None
+        policy = BundlePolicy(path)
+    if not isinstance(policy, BundlePolicy):
+        return None
+    _require_no_temperature(temperature)
+    return policy
 
 
 def without_wrappers(env: Wrapper, names: list[str]) -> Wrapper:
@@ -220,6 +236,6 @@ def _masks_exist(wrapper: ActionMasksWrapper) -> bool:
 
 
 def _shape(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a description of a space without bounds and integer types, which networks do not need."""
+    """Return a description of a space without bounds, clipping and integer types, which networks do not need."""
     plain = without_integer_types(space)
-    return {name: value for name, value in plain.items() if name not in ("low", "high")}
+    return {name: value for name, value in plain.items() if name not in ("low", "high", "clipped")}

@@ -34,7 +34,7 @@ from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.bundle_policy import bundle_policy, without_wrappers
+from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy, without_wrappers
 from maze_pl.runs.policies import make_policy
 from maze_pl.runs.searching import MakeSearchable, make_search_policy, searchable
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
@@ -209,8 +209,8 @@ class _Player:
         except (EnvContractError, MaskError, SearchError):
             raise
         except Exception as error:
-            is_own = type(self.policy).__module__.startswith("maze_pl.")
-            if key in self._checked or not is_own or is_of_simulation(error):
+            names_fault = isinstance(self._guide, BundlePolicy) or is_of_simulation(error)
+            if key in self._checked or names_fault or not type(self.policy).__module__.startswith("maze_pl."):
                 raise  # the traceback of a user's policy or environment shows its cause
             fault = f"{type(self.policy).__name__} is not a policy for sub-step {key!r}"
             raise ValueError(f"{fault} with observations {[*batch.observation]}: {error}") from error
@@ -317,7 +317,7 @@ def rollout(
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
     make_env: Any = partial(_same, env) if is_single else env
     factory = partial(make_wrapped, make_env, wrappers or (), action_masks)
-    bundle = bundle_policy(policy)
+    bundle = bundle_policy(policy, temperature)
     removed = [] if bundle is None else bundle.included
     with time_limit_to_make(step_timeout):
         sample = factory()

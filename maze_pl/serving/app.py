@@ -41,7 +41,8 @@ class ServerOptions:
     Attributes:
         token: Secret that requests must send; None for none.
         max_request_bytes: Largest body of a request.
-        body_seconds: Time in seconds in which the head of a request must arrive, and then its body.
+        body_seconds: Time in seconds in which the head of a request must arrive, then its body, and in which
+            a client must read a part of its answers.
         max_batch: Largest number of observations of a request, and of those decided together.
         max_episodes: Largest number of episodes on the server.
         episode_seconds: Seconds without a request after which an episode is forgotten.
@@ -141,7 +142,7 @@ class DecisionServer:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         expected = self.options.token.encode()
-        came = given.strip().encode("latin-1")  # the bytes of the header, which Starlette reads as Latin-1
+        came = given.strip(" \t").encode("latin-1")  # the bytes of the header, which Starlette reads as Latin-1
         if scheme.lower() != "bearer" or not hmac.compare_digest(came, expected):
             raise RequestError("send the header `Authorization: Bearer TOKEN` with the server's token", status=401)
 

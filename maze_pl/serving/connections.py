@@ -1,7 +1,7 @@
-"""Connections of a server that are limited in number, and in the time that they may wait without a request.
+"""Connections of a server that are limited in number, and in the time that they may wait for their clients.
 
-Each connection is an open file. Without limits, clients that connect and send nothing would use up all files
-of the process, and others could not connect.
+Each connection is an open file. Without limits, clients that connect and send nothing, or that do not read
+their answers, would use up all files of the process, and others could not connect.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ ACCEPTED_AT_ONCE: Final = 16
 _OTHER_FILES: Final = 128  # open files of the process besides connections, and connections that are being closed
 _MOST_CONNECTIONS: Final = 10_000
 _FEWEST_CONNECTIONS: Final = 16
+_FEWEST_READ: Final = 2**14
+"""Bytes that a client must read in the time limit while the server waits for it."""
 
 
 def most_connections() -> int:
@@ -34,7 +36,8 @@ class ConnectionLimits:
     """Limits that all connections of a server share.
 
     Attributes:
-        head_seconds: Time in seconds in which the head of a request must arrive.
+        head_seconds: Time in seconds in which the head of a request must arrive, and in which a client must
+            read a part of its answers.
         most: Largest number of connections.
         is_open: Whether further connections are accepted.
     """
@@ -45,7 +48,10 @@ class ConnectionLimits:
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if it sends no complete head of a request in time.
+    """A connection that is closed if its client sends no complete head of a request, or does not read, in time.
+
+    The server waits for a client to read while more than a small part of its answers is unsent, and after the
+    connection is closed. Uvicorn itself sets no limit here.
 
     If there are too many connections, the one that has been without a request for the longest time is closed;
     the new one, if all have a request under way. Uvicorn itself limits only the time between two requests, and
@@ -65,23 +71,27 @@ class Connection(H11Protocol):
         self.idle_since = math.inf
         self._limits = limits
         self._timer: asyncio.TimerHandle | None = None
+        self._reader_timer: asyncio.TimerHandle | None = None
+        self._unread = math.inf  # bytes at the last check for which the server has waited since
+        self._is_aborted = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; close a connection if there are too many."""
         super().connection_made(transport)
         if not self._limits.is_open:
-            transport.abort()
+            self._abort()
             return
         if len(self.connections) > self._limits.most:
-            self._longest_idle().transport.abort()
+            self._longest_idle()._abort()
         self.idle_since = self.loop.time()
         self._timer = self.loop.call_later(self._limits.head_seconds, self._close_if_idle)
+        self._reader_timer = self.loop.call_later(self._limits.head_seconds, self._abort_if_unread)
 
     def _longest_idle(self) -> Connection:
-        """Return the connection without a request for the longest time; this one if there is none."""
+        """Return the connection without a request for the longest time, which may be closing; this one if none."""
         idle = []
         for one in self.connections:
-            if isinstance(one, Connection) and math.isfinite(one.idle_since) and not one.transport.is_closing():
+            if isinstance(one, Connection) and math.isfinite(one.idle_since) and not one._is_aborted:
                 idle.append(one)
         return min(idle, key=lambda one: one.idle_since, default=self)
 
@@ -89,7 +99,8 @@ class Connection(H11Protocol):
         """Handle what has arrived, and wait for the rest of a head, however slowly it comes."""
         super().data_received(data)
         if not self._has_no_request():
-            self._stop_waiting()
+            self.idle_since = math.inf
+            self._end_time_limit()
         elif self._timer is None:
             self._timer = self.loop.call_later(self._limits.head_seconds, self._close_if_idle)
 
@@ -101,16 +112,23 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._stop_waiting()
+        self._is_aborted = True
+        self._end_time_limit()
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
         super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        """Go on after the client has read."""
+        self._unread = math.inf
+        super().resume_writing()
 
     def _has_no_request(self) -> bool:
         """True if no head of a request has arrived that is not answered yet."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _stop_waiting(self) -> None:
-        """End the time limit."""
-        self.idle_since = math.inf
+    def _end_time_limit(self) -> None:
+        """End the time limit for a head."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -120,3 +138,18 @@ class Connection(H11Protocol):
         self._timer = None
         if self._has_no_request() and not self.transport.is_closing():
             self.transport.close()
+
+    def _abort_if_unread(self) -> None:
+        """Close the connection at once if the server waits for its client, which reads nothing or too little."""
+        self._reader_timer = self.loop.call_later(self._limits.head_seconds, self._abort_if_unread)
+        if not (self.flow.write_paused or self.transport.is_closing()):
+            return
+        unread = self.transport.get_write_buffer_size()
+        if unread > self._unread - _FEWEST_READ:
+            self._abort()
+        self._unread = unread
+
+    def _abort(self) -> None:
+        """Close the connection at once, without the rest of its answers."""
+        self._is_aborted = True
+        self.transport.abort()

@@ -26,14 +26,12 @@ class Episode:
         states: (step key, agent id) -> policy state after the actor's previous act, without batch dimension.
         lock: Held while an act is decided, since it depends on the one before.
         last_used: Time of the last request.
-        n_acts: Number of acts so far.
     """
 
     state_shapes: dict[Any, Any]
     states: dict[tuple[Any, int], dict[str, Array]] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_used: float = 0.0
-    n_acts: int = 0
 
     def state_of(self, step_key: StepKey, agent_id: int) -> dict[str, Array]:
         """Return the policy state of an actor; empty before its first act.
@@ -55,7 +53,6 @@ class Episode:
             agent_id: The agent.
             decision_state: Name -> [1, ...]; empty if the policy has no state.
         """
-        self.n_acts += 1
         if decision_state:
             state = {name: array[0] for name, array in decision_state.items()}
             self.states[step_key, agent_id] = state

@@ -128,8 +128,9 @@ def _act(steps: Sequence[Mapping[str, Any]], max_batch: int, in_episode: bool) -
         schemas += _requests(step, max_batch, len(steps) == 1, in_episode)
     decision = {"action": {"type": "object"}, "state": {"type": "object"}, "parameters": {"type": "object"}}
     decided = _object("The decision: head -> action, and the new policy state if there is one.", decision)
-    decided["content"][NPZ] = {"schema": {"type": "string", "format": "binary"}}
-    body = {"required": True, "content": {JSON: {"schema": {"anyOf": schemas}}}}
+    archive = {"schema": {"type": "string", "format": "binary"}}
+    decided["content"][NPZ] = archive
+    body = {"required": True, "content": {JSON: {"schema": {"anyOf": schemas}}, NPZ: archive}}
     if not in_episode:
         return {
             "summary": "Decide on an observation, or on a batch",

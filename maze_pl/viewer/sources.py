@@ -207,9 +207,11 @@ def _policy_name(config: dict[str, Any]) -> str:
 def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any:
     """Return the agent that played a rollout; None if it is unknown, or has changed since."""
     run = folder.parent.parent
-    if config.get("policy") is not None or folder.parent.name != "rollouts" or not holds_checkpoints(run):
+    if config.get("policy") is not None or folder.parent.name != "rollouts":
         return None
     try:
+        if not holds_checkpoints(run):
+            return None
         path = _checkpoint_of(folder, run, str(config.get("checkpoint") or BEST))
         return None if path is None else load(path, trust=options.trust)
     except ConfigurationError as error:
@@ -256,8 +258,8 @@ def _env_of(folder: Path, config: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return None
     run = folder.parent.parent
-    extend_import_path([str(Path.cwd()), *import_folders(run if holds_checkpoints(run) else folder)])
     try:
+        extend_import_path([str(Path.cwd()), *import_folders(run if holds_checkpoints(run) else folder)])
         return make_wrapped(Factory.of(node, Trust()))
     except (ImportError, ConfigurationError) as error:
         sys.stderr.write(f"maze-pl: there are no pictures: the environment cannot be made: {error}\n")

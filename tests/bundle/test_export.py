@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import importlib.metadata
 import json
 import shutil
 import sys
@@ -12,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.bundle import export as exporting
+from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.traced_policy import TracedPolicy, traced
+from maze_pl.core.checkpoint import CHECKPOINT_KEY
 from maze_pl_runtime import Policy
 
 pytestmark = pytest.mark.slow
@@ -66,7 +70,7 @@ def test_the_manifest_says_what_the_bundle_is_and_leaves_to_its_caller(bundle: P
     assert manifest["parity"]["episodes"] == 2 and manifest["parity"]["decisions"] > 10
     assert manifest["parity"]["largest_difference"] <= 1e-5
     assert [role["is_included"] for role in manifest["wrappers"]] == [True, True, False]
-    assert "after this number of steps" in manifest["wrappers"][2]["note"]
+    assert manifest["wrappers"][2]["note"] == "end episodes after 60 steps"
     assert manifest["provenance"]["command"].startswith("maze-pl fit")
     assert manifest["checkpoint"]["env_steps"] == 100
     assert {"torch", "onnx", "onnxruntime"} <= manifest["versions"].keys()
@@ -163,6 +167,71 @@ def test_mistakes_are_told_in_one_message(
         output = capsys.readouterr().err
         assert message in output and "Traceback" not in output
     assert [path.name for path in tmp_path.iterdir()] == ["changed.bundle"]
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    shutil.copytree(run, tmp_path / "run")
+    content = torch.load(path, weights_only=False)
+    load, read = exporting.load, []
+
+    def load_and_replace(*arguments: Any, **options: Any) -> Any:
+        """Load the module; after the first time, a training writes a later checkpoint."""
+        module = load(*arguments, **options)
+        read.append(module.env_steps)
+        if len(read) == 1 or is_training:
+            content[CHECKPOINT_KEY]["env_steps"] = 100 + len(read)
+            torch.save(content, path)
+        return module
+
+    monkeypatch.setattr(exporting, "load", load_and_replace)
+    is_training = False
+    manifest = maze_pl.export(tmp_path / "run", tmp_path / "a", checkpoint="last", episodes=1, max_steps=5)
+    assert read == [100, 101]
+    assert manifest["checkpoint"]["env_steps"] == 101
+    assert manifest["checkpoint"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    is_training = True
+    with pytest.raises(ExportError, match="was replaced each time that it was read: export a copy of it"):
+        maze_pl.export(tmp_path / "run", tmp_path / "b", checkpoint="last", episodes=1, max_steps=5)
+    assert not (tmp_path / "b").exists()
+
+
+WRAPPED = """
+from torch import nn
+
+
+class Careful(nn.Module):
+    def __init__(self, torch_policy):
+        super().__init__()
+        self.inner, self.spec = torch_policy, torch_policy.spec
+
+    def act(self, batch, **options):
+        return self.inner.act(batch, **options)
+"""
+
+
+def test_a_policy_with_a_wrapper_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("careful_policies.py").write_text(WRAPPED, encoding="utf-8")
+    options = ["--trainer.max_epochs", "1", "--data.epoch_length", "1", "--data.evaluators", "{}"]
+    options += ["--data.n_rollouts_per_update", "4", "--model.policy_wrapper", "careful_policies.Careful"]
+    assert main(["fit", "--config", "es_cartpole", *options, "--run_dir", "run"]) == 0
+    with pytest.raises(ExportError, match="the policy is a Careful, whose code is not part of a bundle"):
+        maze_pl.export("run", "a.bundle", checkpoint="last", trust=True)
+
+
+def test_the_version_of_onnx_runtime_needs_no_distribution_of_its_name(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(package: str) -> str:  # as with onnxruntime-gpu
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    manifest = maze_pl.export(run, tmp_path / "a", episodes=1, max_steps=5)
+    assert manifest["versions"]["onnxruntime"] == onnxruntime.__version__
 
 
 def test_without_the_extra_the_message_says_how_to_install_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,7 @@ HEADS: list[tuple[Any, Any, Tensor]] = [
 ]
 
 
+@pytest.mark.long
 def test_distributions_with_extreme_parameters_are_those_of_torch() -> None:
     parts = [head_outputs("head", kind, space) for kind, space, _ in HEADS]
 

@@ -188,6 +188,23 @@ class Wrong(Bundle):
         return decision
 
 
+class Refusing(Bundle):
+    """Refuses all observations."""
+
+    def decide(self, observation: Any, **options: Any) -> Decision:
+        raise ValueError("observation 'place' has values that are not finite in float32")
+
+
+def test_a_bundle_that_refuses_what_the_policy_decides_on_is_not_exported() -> None:
+    env = env_of(first=spaces.Discrete(3))
+    graph, policy = graph_of(env, first=TIE)
+    decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
+    bundle: Any = Refusing(graph)
+    message = r"^decision 0 of sub-step 0: the policy decides, but the bundle refuses: observation 'place' has values"
+    with pytest.raises(ExportError, match=message):
+        require_parity(bundle, policy, {0: graph}, decisions, 0)
+
+
 def test_a_near_tie_does_not_excuse_another_head() -> None:
     env = env_of(first=spaces.Discrete(3), second=spaces.Discrete(3))
     graph, policy = graph_of(env, first=TIE, second=[5.0, 0.0, 0.0])

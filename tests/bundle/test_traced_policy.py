@@ -23,6 +23,7 @@ from maze_pl.bundle.traced_policy import TracedPolicy, traced
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.building import make_wrapped
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.perception import ConcatModelBuilder, DenseBlock, FlattenConcatPolicyNet, PointerBlock, RecurrentBlock
 from maze_pl_runtime import Policy
 
@@ -260,6 +261,40 @@ def policy_of(network: nn.Module) -> tuple[TorchPolicy, Any]:
 def test_a_plain_pytorch_network_is_exported_like_those_of_maze_pl() -> None:
     parity, _, _ = compared(*policy_of(Plain()))
     assert parity.decisions == 16
+
+
+class Far(Simulation):
+    """Shows places of any size, also infinite ones."""
+
+    def __init__(self, heads: Mapping[str, spaces.Space[Any]]) -> None:
+        super().__init__(heads)
+        self.observation_space = spaces.Dict({**OBSERVATIONS, "place": spaces.Box(-np.inf, np.inf, (3,), np.float64)})
+
+    def seen(self) -> dict[str, Any]:
+        return {**super().seen(), "place": np.array([np.inf, -1e40, 0.3])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_clipped", [False, True])
+def test_observations_of_any_size_are_decided_on_if_the_bundle_clips_them(is_clipped: bool) -> None:
+    config: Any = {"axis": 0, "clip_range": [-5.0, 5.0] if is_clipped else [-5.0, None]}
+    statistics = {"mean": [0.0] * 3, "std": [1.0] * 3}
+    place = {"strategy_config": config, "statistics": statistics}
+    excluded = [name for name in OBSERVATIONS if name != "place"]
+    env = make_wrapped(
+        lambda: GymMazeEnv(Far({"pick": HEADS["pick"]})),
+        [lambda inner: ObservationNormalizationWrapper(inner, exclude=excluded, manual_config={"place": place})],
+        {"pick": "may_pick"},
+    )
+    policy = TorchPolicy([Plain()], Spec.of(env))
+    if is_clipped:
+        parity, bundle, _ = compared(policy, env)
+        assert parity.decisions == 16
+        assert bundle.spec[0]["observations"]["place"]["clipped"] is True
+        assert "clipped" not in bundle.spec[0]["observations"]["kind"]
+    else:
+        with pytest.raises(ExportError, match="the bundle refuses: observation 'place' has values that are not finite"):
+            compared(policy, env)
 
 
 @pytest.mark.slow

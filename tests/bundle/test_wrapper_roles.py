@@ -39,6 +39,18 @@ def test_arithmetic_wrappers_are_included_and_others_named() -> None:
     assert isinstance(roles.outside, GymMazeEnv) and type(roles.outside) is GymMazeEnv
 
 
+def test_notes_have_the_numbers_of_the_wrappers() -> None:
+    env = ours.TimeLimitWrapper(GymMazeEnv("Pendulum-v1"), 50)
+    noop = {0: {"action": [0.0]}}
+    env = ours.StepSkipWrapper(ours.StepSkipWrapper(env, 3), 4, skip_mode="noop", noop_actions=noop)
+    roles = wrapper_roles(ours.LogStatsWrapper(env)).roles
+    assert [role.note for role in roles] == [
+        "end episodes after 50 steps",
+        "ask the policy once in 3 steps, and repeat its action in the others",
+        "ask the policy once in 4 steps, and do nothing in the others",
+    ]
+
+
 def test_all_inside_of_a_users_wrapper_is_the_callers() -> None:
     env = ours.SortedSpacesWrapper(Own(ours.ObservationStackWrapper(GymMazeEnv("CartPole-v1"), [STACK])))
     roles = wrapper_roles(ours.LogStatsWrapper(env))

@@ -13,6 +13,7 @@ import pandas
 import pytest
 import torch
 import yaml
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import maze_pl
 from maze_pl.__main__ import main
@@ -32,6 +33,7 @@ from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_
 from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
 from maze_pl.runs.rollout import rollout
 from tests.bad_input.project import SMALL
+from tests.bundle.written_bundles import write_bundle
 from tests.structured import hierarchy, team
 
 
@@ -214,6 +216,22 @@ def test_a_search_that_is_impossible_is_refused_before_any_episode_is_played() -
     with pytest.raises(ValueError, match="only best_of can search continuous actions"):
         compare(Still, env=lambda: GymMazeEnv("Pendulum-v1"), n_episodes=2, max_steps=3, search=["puct:4"])
     assert n_acts == 0
+
+
+def test_a_bundle_that_does_not_fit_is_refused_before_a_search_is_played(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "other.bundle")
+    n_steps = 0
+
+    class Counted(CartPoleEnv):
+        def step(self, action: Any) -> Any:
+            nonlocal n_steps
+            n_steps += 1
+            return super().step(action)
+
+    for sources in (["random", str(bundle)], [str(bundle), "random"]):
+        with pytest.raises(ConfigurationError, match=r"other.bundle: .*the bundle does not fit"):
+            compare(*sources, env=lambda: GymMazeEnv(Counted()), n_episodes=2, max_steps=3, search=["best_of:2"])
+    assert n_steps == 0
 
 
 @pytest.mark.slow

@@ -112,6 +112,28 @@ def test_entries_of_runs_in_one_folder_are_told_apart() -> None:
     assert [entry.name for entry in found] == ["runs/a and 1 more", "runs/c and 1 more"]
 
 
+def test_runs_without_a_telling_folder_are_named_by_the_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here/runs/a", "there/runs/b", "runs/inside/deep/c"):
+        write_run(name, ord(name[-1]))
+    (found,) = entries(["here/runs/a", "there/runs/b"])
+    assert found.name == "runs/a and 1 more"  # not the current folder
+    monkeypatch.chdir(tmp_path / "runs" / "inside")
+    (found,) = entries(["deep/c", "../../here/runs/a"])
+    assert found.name == "deep/c and 1 more"  # nor one around it
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("os.path.commonpath", lambda _: "/")  # as of runs on two disks
+    (found,) = entries(["runs/a", "../there/runs/b"])
+    assert found.name == "runs/a and 1 more"
+    monkeypatch.setattr("os.path.commonpath", lambda _: "/data")
+    (found,) = entries(["runs/a", "../there/runs/b"])
+    assert found.name == "runs/a and 1 more"
+    monkeypatch.setattr("os.path.commonpath", lambda _: "/data/ppo")
+    (found,) = entries(["runs/a", "../there/runs/b"])
+    assert found.name == "data/ppo"
+
+
 def test_options_that_do_not_affect_learning_do_not_split_an_entry() -> None:
     for seed in (0, 1):
         write_run(f"runs/{seed}", seed, best_checkpoint={"dirpath": f"runs/{seed}/best"})

@@ -114,6 +114,16 @@ def test_any_mixture_of_instances_and_configuration(policy: Any, env: Any) -> No
         assert deployment.act(STATE, 1.0) is None, "the time limit"
 
 
+@pytest.mark.parametrize("is_mapping_of_paths", [True, False])
+def test_wrappers_may_be_a_mapping_with_arguments(is_mapping_of_paths: bool) -> None:
+    path, arguments = "maze_pl.envs.wrappers.TimeLimitWrapper", {"max_episode_steps": 2}
+    wrappers = {path: arguments} if is_mapping_of_paths else {"class_path": path, "init_args": arguments}
+    with AgentDeployment(DummyCartPolePolicy, CART_POLE, wrappers=wrappers) as deployment:
+        assert deployment.act(STATE) in (0, 1)
+        assert deployment.act(STATE, 1.0) in (0, 1)
+        assert deployment.act(STATE, 1.0) is None, "the time limit"
+
+
 def test_networks_are_copied_and_evaluated_as_in_a_rollout() -> None:
     policy = untrained(CART_POLE)
     policy.train()
@@ -763,6 +773,40 @@ def test_integers_that_do_not_fit_the_space_are_refused(dtype: Any) -> None:
     for shown in policy.shown:
         assert (shown.tolist(), shown.dtype) == ([1, limits.max, 2], dtype)
     assert len(policy.shown) == 3
+
+
+class WideCount(ObservationWrapper):
+    """Adds a number of a wider type than that of its space."""
+
+    number = 300
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        count = spaces.Box(0, 255, (1,), np.uint8)
+        self._observation_spaces = {}
+        for key, space in env.observation_spaces_dict.items():
+            self._observation_spaces[key] = spaces.Dict({**space.spaces, "count": count})
+
+    def observation(self, observation: Any) -> Any:
+        return {**observation, "count": np.array([self.number], np.int64)}
+
+
+class FittingCount(WideCount):
+    """Adds a number that fits."""
+
+    number = 255
+
+
+def test_integers_of_wrappers_that_do_not_fit_their_space_are_refused() -> None:
+    deployment = deployed(WideCount, policy=RandomPolicy)
+    fitting = deployed(FittingCount, policy=RandomPolicy)
+    assert fitting.act(STATE) in (0, 1)
+    with pytest.raises(EnvContractError, match=r"'count' of sub-step 0 has the value 300, which its type uint8 cannot"):
+        deployment.act(STATE)
+    with pytest.raises(ValueError, match=r"has the value 300, which its type uint8 cannot"):
+        rollout(CART_POLE, RandomPolicy, 1, wrappers=[WideCount])
+    for one in (deployment, fitting):
+        one.close()
 
 
 def test_a_conversion_whose_integers_do_not_fit_its_space_is_refused() -> None:

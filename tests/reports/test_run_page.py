@@ -73,6 +73,24 @@ def test_the_page_says_if_the_configurations_of_runs_differ(tmp_path: Path) -> N
     assert "seed_1/config.yaml is damaged: it holds no options" in section and "stands for all" not in section
 
 
+def test_a_comparison_of_all_runs_is_proposed(tmp_path: Path) -> None:
+    runs = two_trials(tmp_path)
+    section = section_of(run_page(ReportedRuns(runs[0], runs)), "Against other policies")
+    assert f"maze-pl compare {' '.join(map(str, runs))} --baseline random --to {runs[0]}/comparison" in section
+    section = section_of(run_page(ReportedRuns(tmp_path / "trial_0", runs[:2])), "Against other policies")
+    assert f"maze-pl compare {tmp_path / 'trial_0'} --baseline random --to" in section
+
+
+def test_a_damaged_configuration_leaves_the_curves_of_the_others(tmp_path: Path) -> None:
+    runs = two_trials(tmp_path)
+    n_charts = section_of(run_page(ReportedRuns(runs[0], runs)), "Curves").count("<svg")
+    (runs[1] / "config.yaml").write_text("[]")
+    section = section_of(run_page(ReportedRuns(runs[0], runs)), "Curves")
+    assert section.count("<svg") == n_charts > 0
+    assert "trial_0/seed_1 is a group by itself: " in section
+    assert "seed_1/config.yaml is damaged: it holds no options" in section
+
+
 def test_runs_without_metrics_are_named_and_the_curves_of_the_others_are_drawn(tmp_path: Path) -> None:
     runs = two_trials(tmp_path)
     (runs[0] / "metrics.csv").unlink()

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 import numpy as np
 import pytest
@@ -85,6 +86,77 @@ def test_masks_that_exist_only_with_the_wrappers_are_taken_out_with_them(keep: b
     spec = Spec.of(without_wrappers(env, [name]))
     assert set(spec.steps[0].observation_space.spaces) == set(OBSERVATIONS)
     assert spec.steps[0].masks == ({"turn": "allowed"} if keep else {})
+
+
+def name_of(kind: type[Any]) -> str:
+    """Name of a wrapper in a stack that has only one of its class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_monitoring_around_the_wrappers_of_a_bundle_sees_the_environment(tmp_path: Path, is_logged: bool) -> None:
+    statistics = {"place": {"mean": np.array([9.0, 9.0]), "std": np.array([2.0, 2.0])}}
+    configuration = {name: {"statistics": value} for name, value in statistics.items()}
+    wrappers = [
+        partial(ours.SplitActionsWrapper, split_config={"dial": {"left": {"indices": [0]}, "right": {"indices": [1]}}}),
+        partial(ours.ObservationNormalizationWrapper, exclude=["allowed"], manual_config=configuration),
+        partial(
+            ours.MazeEnvMonitoringWrapper,
+            observation_logging=is_logged,
+            action_logging=is_logged,
+            reward_logging=is_logged,
+        ),
+    ]
+    heads: dict[str, spaces.Space[Any]] = {**TURN, "dial": spaces.MultiDiscrete([2, 3])}
+    contained = [name_of(kind) for kind in (ours.ObservationNormalizationWrapper, ours.SplitActionsWrapper)]
+    env = without_wrappers(make_wrapped(partial(env_of, heads), wrappers).env, contained)
+    plain = env_of(heads)
+    np.testing.assert_equal(env.reset(seed=0), plain.reset(seed=0))
+    action = {"turn": 1, "dial": np.array([1, 2])}
+    np.testing.assert_equal(env.step(action), plain.step(action))
+
+
+def test_a_copy_of_a_bundle_is_that_which_was_read(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    policy = BundlePolicy(path)
+    sent = cloudpickle.dumps(policy)
+    observation = {"place": np.zeros((1, 2)), "allowed": np.ones((1, 3), np.int8), "kind": np.array([1])}
+    batch = PolicyBatch(0, observation, np.zeros(1, np.int64))
+    path.write_bytes(b"another file")
+    copied = cloudpickle.loads(sent)
+    assert copied.manifest == policy.manifest and copied.path == policy.path
+    assert copied.act(batch, deterministic=True).action == policy.act(batch, deterministic=True).action
+    path.unlink()
+    assert cloudpickle.loads(sent).manifest == policy.manifest
+    with pytest.raises(ValueError, match=r"a.bundle cannot be read: No such file"):
+        BundlePolicy(path)
+
+
+def test_a_temperature_is_refused_before_anything_is_played(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    made = []
+
+    def make() -> GymMazeEnv:
+        made.append(True)
+        return env_of(TURN)
+
+    for policy in (path, str(path), BundlePolicy(path)):
+        with pytest.raises(ValueError, match=r"^temperature=0.5: a bundle has the distributions of training"):
+            rollout(make, policy, 1, temperature=0.5)
+    assert not made
+
+
+class Unknown(Simulation):
+    """Shows a kind that its space does not have."""
+
+    def shown(self) -> dict[str, Any]:
+        return {**super().shown(), "kind": 9}
+
+
+def test_what_a_bundle_refuses_is_told_as_it_is(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    with pytest.raises(ValueError, match=r"^observation 'kind' must be integers from 1 to 4$"):
+        rollout(lambda: GymMazeEnv(Unknown(TURN)), path, 1)
 
 
 def test_probabilities_are_those_of_the_parameters(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 
 from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import N_DIGITS
@@ -49,6 +50,26 @@ def test_uniform_numbers_determine_sampled_actions(policy: Policy) -> None:
     assert found == [0, 1, 2]
     drawn = {policy.act(ONE, deterministic=False)[0]["turn"] for _ in range(100)}
     assert drawn == {0, 1, 2}
+
+
+def test_decisions_leave_the_random_numbers_of_the_caller_alone(policy: Policy) -> None:
+    np.random.seed(3)
+    expected = np.random.random(2)
+    found = []
+    for deterministic in (True, False):
+        np.random.seed(3)
+        first = np.random.random()
+        policy.act(ONE, deterministic=deterministic)
+        found.append([first, np.random.random()])
+    np.testing.assert_array_equal(found, [expected, expected])
+
+
+def test_random_numbers_do_not_repeat_with_the_state_of_the_caller(policy: Policy) -> None:
+    drawn = []
+    for _ in range(2):  # as in two processes that were forked after the bundle was loaded
+        np.random.seed(3)
+        drawn.append([policy.act(ONE, deterministic=False)[0]["turn"] for _ in range(30)])
+    assert drawn[0] != drawn[1]
 
 
 def test_the_spec_is_plain_data(policy: Policy) -> None:
@@ -92,6 +113,11 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
         ({"observation": {"place": [0.0, 0.0], "kind": 1}}, r"^observations \['allowed'\] are missing: .* 'place'\]$"),
         ({"observation": [0.0, 0.0]}, "expected a dict .*, got list$"),
         ({"step_key": 1}, r"step_key=1 must be one of the sub-steps \[0\]"),
+        ({"step_key": [0]}, r"step_key=\[0\] must be one of the sub-steps \[0\]"),
+        ({"step_key": np.array(0)}, r"step_key=array\(0\) must be one of the sub-steps \[0\]"),
+        ({"state": (np.zeros(2),)}, "state must be a dict, not tuple"),
+        ({"observation": {**ONE, "place": torch.zeros(2, requires_grad=True)}}, r"'place' must be float32 of shape"),
+        ({"state": {"memory": torch.zeros(2, requires_grad=True)}}, r"state/memory must be float32 of shape"),
         ({"state": {}}, r"the policy state has the entries \[\], expected \['memory'\]"),
         ({"state": {"memory": [0.0]}}, r"state/memory has shape \(1,\), expected \(2,\)"),
         ({"state": {"memory": [0.0, float("nan")]}}, "state/memory has values that are not finite"),
@@ -183,6 +209,13 @@ def test_observations_beyond_float32_are_refused() -> None:
         half([7e4, 0.0])
 
 
+def test_observations_that_the_graph_clips_first_may_be_infinite() -> None:
+    read = Input("far", {"type": "box", "shape": [3], "dtype": "float64", "low": -1, "high": 1, "clipped": True})
+    assert read([1e300, np.inf, -np.inf])[0].tolist() == [[1e300, np.inf, -np.inf]]
+    with pytest.raises(ValueError, match="'far' has values that are not finite"):
+        read([0.0, np.nan, 0.0])
+
+
 def test_a_decision_that_is_not_a_number_is_refused(policy: Policy) -> None:
     far = {**ONE, "place": [3e38, 0.0]}
     state = policy.decide(far).state
@@ -233,6 +266,18 @@ def test_agents_are_integers(tmp_path: Path) -> None:
             policy.act(ONE, agent_id=agent)
     with pytest.raises(ValueError, match="agent_id=2 must be from 0 to 1"):
         policy.act(ONE, agent_id=2)
+
+
+def test_a_batch_has_one_agent_or_one_for_each_row(tmp_path: Path) -> None:
+    policy = Policy.load(write_bundle(tmp_path / "a.bundle", with_agents=True, separate_networks=2))
+    batch = {"place": np.zeros((3, 2)), "allowed": np.ones((3, 3)), "kind": np.array([1, 2, 3])}
+    for agents in (1, np.array(1), [0, 1, 0]):
+        assert len(policy.act(batch, agent_id=agents)[0]["turn"]) == 3
+    for agents in ([1], [0, 1], [[0, 1, 0]]):
+        with pytest.raises(ValueError, match=r"^agent_id has shape \(.*\), expected \(3,\)$"):
+            policy.act(batch, agent_id=agents)
+    with pytest.raises(ValueError, match=r"^agent_id has shape \(1,\), expected \(\)$"):
+        policy.act(ONE, agent_id=[1])
 
 
 def test_a_bundle_with_any_byte_changed_is_refused(tmp_path: Path) -> None:
@@ -297,6 +342,24 @@ def test_a_graph_that_does_not_fit_its_manifest_is_refused(tmp_path: Path, chang
     path = write_bundle(tmp_path / "a.bundle", **copy.deepcopy(changes))
     with pytest.raises(BundleError, match=f"its graph graphs/0.onnx does not fit its manifest: {message}"):
         Policy.load(path)
+
+
+@pytest.mark.parametrize(
+    ("place_in_list", "value", "message"),
+    [(8, 1, "RuntimeError: .* encrypted"), (6, 99, "NotImplementedError: zip file version 9.9")],
+)
+def test_members_that_zip_files_cannot_read_are_refused(
+    tmp_path: Path, place_in_list: int, value: int, message: str
+) -> None:
+    source = write_bundle(tmp_path / "a.bundle")
+    data = bytearray(source.read_bytes()[:-N_DIGITS])
+    data[data.index(b"PK\x01\x02") + place_in_list] = value  # flags, or the version that is needed
+    if place_in_list == 8:
+        data[6] = value  # also before the member
+    crafted = tmp_path / "b.bundle"
+    crafted.write_bytes(data + hashlib.sha256(data).hexdigest().encode())
+    with pytest.raises(BundleError, match=f"is not a valid bundle: {message}"):
+        Policy.load(crafted)
 
 
 def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_an_episode_of_a_policy_without_states_keeps_nothing() -> None:
     for agent in range(3):
         assert episode.state_of(0, agent) == {}
         episode.keep(0, agent, {})
-    assert (episode.states, episode.n_acts) == ({}, 3)
+    assert episode.states == {}
 
 
 def test_episodes_are_limited(client: TestClient) -> None:
@@ -415,7 +415,9 @@ def test_an_act_that_waits_while_a_bundle_with_other_states_replaces_its_own_is_
 def test_the_description_fits_the_bundle(client: TestClient) -> None:
     described = client.get("/openapi.json").json()
     assert {"/act", "/episodes", "/health", "/spec", "/metrics", "/reload"} <= set(described["paths"])
-    single, batch = described["paths"]["/act"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    accepted = described["paths"]["/act"]["post"]["requestBody"]["content"]
+    assert accepted["application/x-npz"] == {"schema": {"type": "string", "format": "binary"}}
+    single, batch = accepted["application/json"]["schema"]["anyOf"]
     place = single["properties"]["observation"]["properties"]["place"]
     assert (place["minItems"], place["maxItems"], place["items"]["type"]) == (2, 2, "number")
     assert batch["properties"]["observation"]["properties"]["kind"]["items"]["maximum"] == 4
@@ -450,6 +452,13 @@ def test_choices_of_several_dimensions_are_described_one_by_one() -> None:
     first, second = described["prefixItems"]
     assert [part["maximum"] for part in first["prefixItems"]] == [1, 2]
     assert (second["items"]["maximum"], second["maxItems"]) == (3, 2)
+
+
+@pytest.mark.parametrize("token", ["déjà", "Å"])
+def test_the_last_byte_of_a_token_is_not_a_space(bundle: Path, token: str) -> None:
+    with TestClient(server_of(bundle, token=token)) as client:
+        header = b"Bearer  " + token.encode() + b" "
+        assert client.get("/spec", headers=[(b"authorization", header)]).status_code == 200
 
 
 def test_tokens_are_compared_in_utf_8(bundle: Path) -> None:

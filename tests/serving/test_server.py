@@ -226,6 +226,103 @@ def test_the_longest_idle_connection_makes_room_for_another_one(tmp_path: Path) 
     asyncio.run(play())
 
 
+@contextlib.asynccontextmanager
+async def answering(bundle: Path, limits: ConnectionLimits) -> AsyncIterator[tuple[_Server, Any]]:
+    """A server whose connections hold few bytes in the kernel, and its address; its clients have ended."""
+    config = _config_of(DecisionServer(lambda: ServedPolicy(bundle, 8), ServerOptions()), limits, "127.0.0.1", 0)
+    listening = _socket_of(config)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # connections inherit it
+    ready = asyncio.Event()
+    server = _Server(config, limits, ready.set)
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    await asyncio.wait_for(ready.wait(), SECONDS)
+    try:
+        yield server, listening.getsockname()
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, SECONDS)
+
+
+async def silent_reader(address: Any, content: bytes) -> socket.socket:
+    """A client that sends requests, and has room for few bytes of their answers."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    await loop.sock_connect(client, address)
+    await asyncio.wait_for(loop.sock_sendall(client, content), SECONDS)
+    return client
+
+
+async def until_without_connections(server: _Server) -> None:
+    """Wait until the server has closed all connections."""
+    while server.server_state.connections:
+        await asyncio.sleep(0.02)
+
+
+def described_at_length(folder: Path, n_bytes: int) -> Path:
+    """A bundle whose description has at least so many bytes."""
+    return write_bundle(folder / "agent.bundle", padding="x" * n_bytes)
+
+
+SPEC = b"GET /spec HTTP/1.1\r\nhost: x\r\n\r\n"
+LAST_SPEC = SPEC.replace(b"host", b"connection: close\r\nhost")
+
+
+@pytest.mark.parametrize(
+    ("requests", "n_bytes"),
+    [(SPEC, 10**6), (SPEC * 200, 10**4), (LAST_SPEC, 10**6), (LAST_SPEC, 60_000), (SPEC + b"nothing\r\n\r\n", 60_000)],
+    ids=["large", "several", "large and last", "last", "faulty"],
+)
+def test_connections_whose_clients_do_not_read_are_closed(tmp_path: Path, requests: bytes, n_bytes: int) -> None:
+    bundle = described_at_length(tmp_path, n_bytes)
+
+    async def play() -> None:
+        async with answering(bundle, ConnectionLimits(head_seconds=0.2, most=100)) as (server, address):
+            client = await silent_reader(address, requests)
+            await asyncio.sleep(0.1)
+            assert len(server.server_state.connections) == 1
+            await asyncio.wait_for(until_without_connections(server), 10.0)
+            client.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_slowly_gets_its_answer(tmp_path: Path) -> None:
+    bundle = described_at_length(tmp_path, 600_000)
+
+    async def play() -> int:
+        async with answering(bundle, ConnectionLimits(head_seconds=0.3, most=100)) as (_, address):
+            client = await silent_reader(address, LAST_SPEC)
+            n_read = 0
+            while part := await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 2048), SECONDS):
+                n_read += len(part)
+                await asyncio.sleep(0.005)
+            client.close()
+            return n_read
+
+    assert asyncio.run(play()) > 600_000
+
+
+def test_a_closing_connection_makes_room_for_another_one(tmp_path: Path) -> None:
+    bundle = described_at_length(tmp_path, 60_000)
+
+    async def play() -> None:
+        async with answering(bundle, ConnectionLimits(head_seconds=SECONDS, most=2)) as (server, address):
+            closing = [await silent_reader(address, LAST_SPEC) for _ in range(2)]
+            while not all(one.transport.is_closing() for one in server.server_state.connections):
+                await asyncio.sleep(0.02)
+            another = await silent_reader(address, SPEC)
+            answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(another, 12), SECONDS)
+            assert answer == b"HTTP/1.1 200"
+            assert len(server.server_state.connections) == 2
+            for client in (*closing, another):
+                client.close()
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize(("limit", "n"), [(1024, 896), (100, 16), (10**6, 10_000), (resource.RLIM_INFINITY, 10_000)])
 def test_the_number_of_connections_follows_the_limit_of_open_files(
     limit: int, n: int, monkeypatch: pytest.MonkeyPatch
@@ -339,3 +436,25 @@ def test_invalid_options_are_refused_in_one_message(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_the_token_of_the_variable_has_no_space_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    tokens: list[str | None] = []
+
+    def noted(server: DecisionServer, *_: Any) -> int:
+        tokens.append(server.options.token)
+        return 0
+
+    monkeypatch.setattr("maze_pl.serving.server.serve", noted)
+    monkeypatch.setenv("MAZE_PL_SERVE_TOKEN", " secret\n")
+    assert main(["serve", str(bundle)]) == 0
+    monkeypatch.delenv("MAZE_PL_SERVE_TOKEN")
+    assert main(["serve", str(bundle)]) == 0
+    assert tokens == ["secret", None]
+    for empty in ("", " \n"):
+        monkeypatch.setenv("MAZE_PL_SERVE_TOKEN", empty)
+        assert main(["serve", str(bundle)]) == 2
+        assert "MAZE_PL_SERVE_TOKEN is empty" in capsys.readouterr().err
