@@ -201,7 +201,7 @@ def _search(experiment: str) -> str | None:
 
 
 def _sweep(request: _Request, search: str) -> list[str]:
-    """Return the command line of `maze-pl sweep` for a search; lists of values are searched.
+    """Return the command line of `maze-pl sweep` for a search; lists of values replace its options.
 
     Raises:
         ConfigurationError: It is not one of training, or several components are to be searched.
@@ -210,10 +210,10 @@ def _sweep(request: _Request, search: str) -> list[str]:
         raise ConfigurationError(f"+experiment={request.groups['experiment']} searches: add -cn {TRAINING} --multirun")
     groups = {"algorithm": "ppo", **{name: value for name, value in request.groups.items() if name != "experiment"}}
     keys = dict(request.keys)
+    of_sweep = {option: keys.pop(key) for key, option in _OF_SWEEPS.items() if key in keys}
     words = ["sweep", search]
-    for key, option in _OF_SWEEPS.items():
-        if key in keys:
-            words += [f"--{option}", keys.pop(key)]
+    for option, value in of_sweep.items():
+        words += [f"--{option}", value]
     for name, value in groups.items():
         if len(_values(value)) > 1:
             remedy = "run one search for each"
@@ -228,10 +228,13 @@ def _sweep(request: _Request, search: str) -> list[str]:
     for option, value in zip(options[::2], options[1::2], strict=True):
         is_word = isinstance(parse(value), bool) and value.lower() not in ("true", "false")  # off, no, ...
         words += [f"--options.{option.removeprefix('--')}", f"'{value}'" if is_word else value]
+    searched = []
     for key, value in keys.items():
         if key not in fixed:
             option = fit_options(groups, {key: value}, request.root)[start].removeprefix("--")
-            words += [f"--search.{option}", f"[{value}]"]
+            searched.append(f"{option}: [{value}]")
+    if searched:  # in place of the options that the file searches
+        words += ["--search", f"{{{', '.join(searched)}}}"]
     return [*words, TRUST_OPTION] if request.is_trusted else words
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from maze_pl import maze_run
 from maze_pl.maze_run import main
+from maze_pl.sweeps.sweep_file import parse_changes, parse_sweep, read_content, with_changes
 
 CUTTING = "env=tutorial_cutting_2d_struct_masked wrappers=tutorial_cutting_2d model=tutorial_cutting_2d_struct_masked"
 FIT_CUTTING = (
@@ -321,13 +322,26 @@ def test_searches_become_sweeps(commands: list[list[str]]) -> None:
     assert main(["-cn", "conf_train", *pendulum.split()]) == 0
     grid = (
         "sweep experiment/grid_search --n_parallel 4 --config conf_train/ppo --options.data.env.name CartPole-v1 "
-        "--options.trainer.max_epochs 5 --search.model.lr [0.0001,0.0005,0.001]"
+        "--options.trainer.max_epochs 5"
     )
     search = (
         "sweep experiment/hyperparameter_search --config conf_train/ppo --options.data.env.name Pendulum-v1 "
         "--options.trainer.max_epochs 5"
     )
-    assert commands == [grid.split(), search.split()]
+    searched = ["--search", "{model.lr: [0.0001,0.0005,0.001]}"]
+    assert commands == [[*grid.split(), *searched], search.split()]
+
+
+def test_lists_of_values_replace_what_a_search_file_searches(commands: list[list[str]]) -> None:
+    words = "env.name=CartPole-v1 algorithm=ppo algorithm.gamma=0.9,0.99 algorithm.lr=0.0001"
+    jobs = ["hydra.sweeper.optim.num_workers=2", "hydra.launcher.n_jobs=3"]
+    assert main(["-cn", "conf_train", *words.split(), "+experiment=grid_search", "--multirun", *jobs]) == 0
+    (command,) = commands
+    content, _ = read_content(command[1])
+    plan = parse_sweep(with_changes(content, parse_changes(command[2:])))
+    assert plan.content["search"] == {"model.gamma": [0.9, 0.99]}
+    assert plan.options["model.lr"] == 0.0001
+    assert plan.n_parallel == 2
 
 
 @pytest.mark.slow

@@ -12,12 +12,13 @@ from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import with_factories
 from maze_pl.config.messages import explain, message_of
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.config.texts import TextKeepingParser, with_texts
+from maze_pl.config.texts import TextKeepingParser, is_plain_component, with_texts
 from maze_pl.core.checks import check_count
+from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.checker.arrays import make_comparable
-from maze_pl.envs.checker.examination import ArrayForm, makes_arrays, plays_in_arrays
+from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
@@ -67,10 +68,16 @@ def check(
         return 0 if comparison.difference is None else 1
     factory = partial(make_wrapped, env, wrappers or [], action_masks)
     array_form = None
+    innermost: list[Any] = []
+
+    def make_innermost() -> Any:
+        innermost.append(env())
+        return innermost[0]
+
     try:
         with time_limit_to_make(step_timeout):
-            made = factory()
-            if plays_in_arrays(made) and makes_arrays(env):
+            made = make_wrapped(make_innermost, wrappers or [], action_masks)
+            if plays_in_arrays(made) and isinstance(innermost[0], ArrayEnv):
                 array_form = ArrayForm(env, wrappers or [])
             made.close()
     except CallTimeoutError:
@@ -135,8 +142,8 @@ def parsed(
         formatter_class=_HelpFormatter,
         exit_on_error=False,
         allow_abbrev=False,
+        written=arguments.written,
     )
-    parser.written = arguments.written
     config_help = "File with options, or a training configuration (uses `data.env`)."
     parser.add_argument("--config", action="config", help=config_help)
     parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))
@@ -148,4 +155,8 @@ def parsed(
     del config["config"]
     text = parser.dump(config, skip_unset=False, skip_validation=True)
     arguments.trust.require_classes(config, "the run directory")
-    return dict(vars(parser.instantiate(with_factories(with_texts(config, arguments.written))))), text
+    as_written = with_texts(config, arguments.written)
+    options = dict(vars(parser.instantiate(with_factories(as_written))))
+    # a policy is made by the command; jsonargparse has read its texts again
+    plain = {name: value for name, value in vars(as_written).items() if is_plain_component(value)}
+    return {**options, **plain}, text

@@ -161,7 +161,8 @@ def run(arguments: Sequence[str], command: Sequence[str], signals: StopSignals) 
     must_beat = None if line.must_beat is None else _named_before(line.must_beat, line)
     if must_beat is not None and must_beat not in line.baselines:
         line.baselines.append(must_beat)
-    if must_beat is not None and not {*map(source_key, line.entries)} - {*map(source_key, line.baselines)}:
+    others = {*map(source_key, line.entries)} - {*map(source_key, line.baselines)}
+    if must_beat is not None and not others and not line.searches:  # entries that search are added later
         raise ConfigurationError(f"--must-beat {must_beat} needs an entry that is not a baseline: name a run directory")
     if any("." in name and not os.path.exists(name) for name in (*line.entries, *line.baselines)):
         extend_import_path([str(Path.cwd())])  # for class paths that the user names

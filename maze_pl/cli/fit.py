@@ -66,6 +66,7 @@ _EXPECTED_WARNINGS = (
     r".*isinstance\(treespec, LeafSpec\)",  # Lightning with torch 2.13
     "Be aware that when using `ckpt_path`, callbacks",  # they were for training
     "Total length of `list` across ranks is zero",  # no evaluators, as requested
+    "RNN module weights are not part of single contiguous chunk",  # they are parts of a flat optimiser's buffer
 )
 
 
@@ -94,8 +95,7 @@ def carry_out(arguments: Prepared, command: Sequence[str], signals: StopSignals)
         signals: Handler of the signals that stop a command.
     """
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_no_tip)
-    spawning = logging.getLogger("torch.multiprocessing.spawn")
-    spawning.setLevel(logging.ERROR)  # it reports that it ends the other ranks
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # it reports that it ends other ranks
     with warnings.catch_warnings(), contextlib.ExitStack() as undo, ConsoleLog():
         for message in _EXPECTED_WARNINGS:
             warnings.filterwarnings("ignore", message)
@@ -148,7 +148,7 @@ class MazeCLI(LightningCLI):
             "allow_abbrev": False,
             "exit_on_error": False,
             "logger": parsing_logger(arguments),
-            self._name: {"description": DESCRIPTIONS[self._name]},
+            self._name: {"description": DESCRIPTIONS[self._name], "written": self._written},
         }
         super().__init__(
             args=list(arguments),
@@ -175,7 +175,6 @@ class MazeCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of a run besides model, data and trainer."""
-        parser.written = self._written  # type: ignore[attr-defined]
         add_run_options(parser)
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
 
@@ -205,7 +204,7 @@ class MazeCLI(LightningCLI):
         for name in UNSAVED_OPTIONS:
             requested[name] = None
         self.config_text = self._text_of(requested)
-        refuse_unsuitable_options(options)
+        refuse_unsuitable_options(options, self._command[1:])
         if options.trainer.max_epochs == 0:  # no limit
             options.trainer.max_epochs = -1
         monitor_loss_without_episodes(options)  # not saved: a warm start may play episodes

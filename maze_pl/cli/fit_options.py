@@ -1,12 +1,15 @@
 """Options of `maze-pl fit` and `validate` besides those of model, data and trainer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jsonargparse import Namespace
 from pytorch_lightning.cli import LightningArgumentParser
 
 from maze_pl import callbacks
+from maze_pl.config.assembling import run_and_pieces
+from maze_pl.config.option_types import option_name
+from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, suggestion
 from maze_pl.runs.checkpoint import best_or_last
 from maze_pl.runs.run_checkpoints import configured_checkpoints
@@ -75,8 +78,12 @@ def add_run_options(parser: LightningArgumentParser) -> None:
         parser.add_class_arguments(callback, name)
 
 
-def refuse_unsuitable_options(options: Namespace) -> None:
+def refuse_unsuitable_options(options: Namespace, command: Sequence[str]) -> None:
     """Refuse options with which the run would fail later.
+
+    Args:
+        options: The parsed options.
+        command: The command line after `maze-pl`, as the user gave it.
 
     Raises:
         ConfigurationError: `seeds` is in a configuration, `trainer` is null, an interval between
@@ -92,21 +99,44 @@ def refuse_unsuitable_options(options: Namespace) -> None:
     for name in ("check_val_every_n_epoch", "val_check_interval"):  # Lightning would fail later
         if isinstance(trainer[name], int | float) and trainer[name] <= 0:
             raise ConfigurationError(f"trainer.{name}={trainer[name]} must be greater than 0")
-    if not (options.resume or options.warm_start or options.run):  # else a sweep may have named them for other runs
+    if options.hyperparameters and _names_hyperparameters(command):
         _refuse_unknown_names(options)
 
 
+def _names_hyperparameters(command: Sequence[str]) -> bool:
+    """True if the user has named the hyper-parameters, and not the sweep to which another run belongs."""
+    naming = []
+    for piece in run_and_pieces(command)[1]:
+        content = piece.as_in_file
+        if isinstance(content, dict) and "hyperparameters" in content:
+            naming.append(piece)
+    if not naming or naming[-1].of_run:
+        return False
+    return naming[-1].path is None or naming[-1].path.name != RUN_CONFIG
+
+
 def _refuse_unknown_names(options: Namespace) -> None:
-    """Refuse hyper-parameters that are not options of the run."""
+    """Refuse hyper-parameters that are not options of the run; its variables have been replaced by now."""
     known = set(_option_names(options, ""))
-    for name in options.hyperparameters or []:
-        if name.replace(".init_args", "") not in known:
-            near = suggestion(name, known)
-            raise ConfigurationError(f"hyperparameters: there is no option {name}{near}")
+    for name in options.hyperparameters:
+        spelled = option_name(name)
+        # jsonargparse moves further arguments that have names to the others
+        is_known = not known.isdisjoint((spelled, spelled.replace(".dict_kwargs", "")))
+        if not is_known and not spelled.startswith("variables."):
+            raise ConfigurationError(f"hyperparameters: there is no option {name}{suggestion(name, known)}")
 
 
 def _option_names(node: Any, prefix: str) -> Iterator[str]:
-    """Yield the names of all options in a parsed configuration, without `init_args`."""
+    """Yield the names of all options in a parsed configuration, without `init_args`.
+
+    Args:
+        node: A part of the configuration; options below a list are those of its items.
+        prefix: Name of this part.
+    """
+    if isinstance(node, list):
+        for item in node:
+            yield from _option_names(item, prefix)
+        return
     entries = vars(node) if isinstance(node, Namespace) else node
     if not isinstance(entries, dict):
         return

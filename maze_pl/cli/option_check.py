@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from maze_pl.cli.fit import MazeCLI
+from maze_pl.cli.fit_options import refuse_unsuitable_options
 from maze_pl.config.assembling import Prepared, prepare
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.system.signals import StopSignals
@@ -39,6 +40,7 @@ class _ParsedOnly(MazeCLI):
         """Refuse values that later commands would refuse in all cases."""
         if self._options.seeds is not None:
             raise ConfigurationError("seeds cannot be set in a configuration: use n_seeds")
+        refuse_unsuitable_options(self._options, self._command[1:])
 
     def instantiate_classes(self) -> None:
         """Instantiate nothing."""

@@ -168,7 +168,8 @@ def _configured_policy(policy: dict[str, Any] | str | None) -> Any:
     others = dict(policy)
     class_path = others.pop("class_path", "random")
     init_args = others.pop("init_args", {})
-    return Factory(class_path, init_args | others)
+    dict_kwargs = others.pop("dict_kwargs", {})
+    return Factory(class_path, init_args | others, dict_kwargs)
 
 
 def _report_abandoned_episode(signals: StopSignals) -> None:

@@ -121,7 +121,7 @@ def _planned(values: dict[str, str], options: Sequence[str], undo: contextlib.Ex
     plan = SeedPlan(seeds, kept, options_digest=configuration_digest(["fit", *kept]))
     if _is_displayed(options):
         return plan, Path(values.get("--run_dir", "."))
-    folder = Path(run_directory(None, values.get("--run_dir"), _experiment(prepared), undo))
+    folder = Path(run_directory(None, values.get("--run_dir"), _experiment(prepared), undo, is_one_run=False))
     return plan, folder
 
 

@@ -166,7 +166,7 @@ def _begin(
     require_valid_options(plan.sampler, plan.pruner, plan.parameters)
     _check_options(plan)
     with contextlib.ExitStack() as undo, _run_dir_variable():
-        folder = Path(run_directory(None, named, name, undo))
+        folder = Path(run_directory(None, named, name, undo, is_one_run=False))
         with claimed(folder):
             write_file(folder / SWEEP_FILE, plan.text.encode())
             write_hparams_view(folder, plan)

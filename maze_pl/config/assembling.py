@@ -103,7 +103,13 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
     if run_dir is not None:
         for piece in users:
             users_names.update(foreign_names(piece.content))
-    complete = interpolate(pieces)
+
+    def take_part(piece: Piece) -> None:
+        is_users = piece.option in CONFIG_OPTIONS and not piece.of_run  # all of a run's configuration needs trust
+        if is_users and command in _ENVIRONMENT_OPTIONS:
+            _take_environment(piece, command)
+
+    complete = interpolate(pieces, take_part)
     for piece in complete:
         if run_dir is not None:
             allowed = set() if piece.of_run else users_names

@@ -27,9 +27,14 @@ def complete_class_paths(pieces: Sequence[Piece]) -> None:
             parents.update(_mappings(piece.content, start))
 
 
+def is_class_path(content: Any) -> bool:
+    """True if a value may be a class path alone."""
+    return isinstance(content, str) and "." in content and all(map(str.isidentifier, content.split(".")))
+
+
 def _start(piece: Piece) -> _Place:
     """Return the names that lead to the content of a piece."""
-    keys = [] if piece.option in CONFIG_OPTIONS else piece.keys
+    keys = [] if piece.option in CONFIG_OPTIONS else [key.removesuffix("+") for key in piece.keys]
     return tuple(key for key in keys if key not in (*COMPONENT_KEYS, _OF_DATA))
 
 
@@ -45,8 +50,9 @@ def _completed(content: Any, place: _Place, parents: set[_Place]) -> Any:
             key: item if key == "class_path" else _completed(item, _below(place, key), parents)
             for key, item in content.items()
         }
-    is_path = isinstance(content, str) and "." in content and all(map(str.isidentifier, content.split(".")))
-    return {"class_path": content} if is_path and place in parents else content
+    if isinstance(content, list) and content:  # later options belong to its last item
+        return [*content[:-1], _completed(content[-1], place, parents)]
+    return {"class_path": content} if is_class_path(content) and place in parents else content
 
 
 def _mappings(content: Any, place: _Place) -> Iterator[_Place]:

@@ -55,7 +55,8 @@ class Factory:
         ready = with_factories(put_objects(config, self.objects))
         arguments = parser.instantiate(ready, instantiate_groups=False).get(name)
         made = {} if arguments is None else vars(arguments)
-        return target(*args, **{**made, **texts, **as_values(self.dict_kwargs), **kwargs})
+        further = {name: as_values(value) for name, value in self.dict_kwargs.items() if name not in passed}
+        return target(*args, **{**made, **texts, **further, **kwargs})
 
     @classmethod
     def of(cls, node: Mapping[str, Any], trust: Trust | None = None, objects: Mapping[str, Any] | None = None) -> Self:

@@ -1,10 +1,14 @@
 """Options of a run that decide what it learns: runs in which only others differ are runs of one configuration."""
 
-from collections.abc import Mapping
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.pieces import CALL_OPTIONS, RUN_CONFIG
+from maze_pl.config.pieces import CALL_OPTIONS, PROVENANCE_FILE, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
 
 _NOT_LEARNED: Final = (*CALL_OPTIONS, "hyperparameters", "last_checkpoint")
@@ -14,6 +18,9 @@ _NOT_LEARNED_OF_TRAINER: Final = (
 )
 _FOLDERS: Final = ("dirpath", "default_root_dir")  # of checkpoints and other files, below these options
 _WITH_FOLDERS: Final = ("best_checkpoint", "trainer")
+_STARTS: Final = {"--warm-start": "warm_start", "--warm_start": "warm_start", "--ckpt_path": "ckpt_path"}
+"""Options of the command that began a run, which its configuration does not have, and their names."""
+_SEED_FOLDER: Final = re.compile(r"(?<![^/])seed_\d+(?![^/])")
 
 Seeds = tuple[Any, Any]
 """`seed_everything`, and the seed of the data module."""
@@ -24,6 +31,7 @@ def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
 
     Places and names of files, loggers, progress bars and the last checkpoint do not affect learning. The
     selection of the best checkpoint and all evaluations count, as they decide which policy is compared.
+    So does the run or checkpoint whose weights a run began with; the seeds of one training are one start.
 
     Args:
         run_dir: The run directory.
@@ -39,6 +47,7 @@ def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
     if not isinstance(configuration, Mapping):
         raise ConfigurationError(f"{file} is damaged: it holds no options")
     content = {key: value for key, value in configuration.items() if key not in _NOT_LEARNED}
+    content |= _start(run_dir)
     seed = content.pop("seed_everything", None)
     for name in _WITH_FOLDERS:
         if name in content:
@@ -68,6 +77,30 @@ def with_class_path(environment: Any) -> Any:
     if isinstance(environment, Mapping):
         return {key: value for key, value in environment.items() if value not in (None, {})}
     return environment
+
+
+def _start(run_dir: Path) -> dict[str, str]:
+    """Return the run or checkpoint whose weights a run began with, by the name of the option; empty without one."""
+    commands = [words for words in _commands(run_dir) if "--resume" not in [word.partition("=")[0] for word in words]]
+    if not commands:
+        return {}
+    words = commands[-1]  # earlier ones have failed before they trained
+    start: dict[str, str] = {}
+    for place, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option in _STARTS:
+            path = os.path.normpath(value if equals else "".join(words[place + 1 : place + 2]))
+            start[_STARTS[option]] = _SEED_FOLDER.sub("seed_*", path)
+    return start
+
+
+def _commands(run_dir: Path) -> list[Sequence[str]]:
+    """Return the words of the commands that have written to a run directory; empty if its records are damaged."""
+    try:
+        content: Any = json.loads((run_dir / PROVENANCE_FILE).read_text(encoding="utf-8"))
+        return [shlex.split(entry["command"]) for entry in content["commands"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 def _without_folders(node: Any) -> Any:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jsonargparse import Namespace
+from jsonargparse._parameter_resolvers import get_signature_parameters
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.class_path import import_object
+from maze_pl.core.option_name import option_name as option_name
 
 
 def refuse_nulls(config: Any, where: str = "") -> None:
@@ -69,9 +71,23 @@ def annotation_of(target: Callable[..., Any], name: str) -> Any:
 
     Args:
         target: A class or function.
-        name: Name of the parameter; of a class, one of its bases may have it.
+        name: Name of the parameter; of a class, one of its bases may have it. So may a function
+            to which the target passes its keyword arguments on.
     """
-    return _parameter(target, name)[1]
+    parameter, annotation = _parameter(target, name)
+    return annotation if parameter is not None else _annotation_passed_on(target, name)
+
+
+def _annotation_passed_on(target: Callable[..., Any], name: str) -> Any:
+    """Return the annotation of a parameter that jsonargparse finds where keyword arguments are passed on."""
+    try:
+        parameters = get_signature_parameters(target)
+    except ValueError:  # an object that is called
+        return None
+    for parameter in parameters:
+        if parameter.name == name:
+            return Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
+    return None
 
 
 def _parameter(target: Callable[..., Any], name: str) -> tuple[Any, Any]:

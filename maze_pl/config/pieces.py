@@ -10,6 +10,8 @@ from maze_pl.config import search_path
 from maze_pl.config.search_path import ConfigurationError, dump, parse, read, resolve
 
 RUN_CONFIG = "config.yaml"
+PROVENANCE_FILE = "provenance.json"
+"""File in a run directory with the provenance of all commands that have written there."""
 CONFIG_OPTIONS = ("--config", "-c")
 CALL_OPTIONS = (
     *("run_dir", "resume", "run", "ckpt_path", "experiment"),

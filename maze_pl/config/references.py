@@ -2,10 +2,10 @@
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from maze_pl.config.class_paths import complete_class_paths
+from maze_pl.config.class_paths import complete_class_paths, is_class_path
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
 from maze_pl.config.search_path import ConfigurationError, suggestion
 
@@ -14,11 +14,13 @@ _RUN_DIR = "run_dir"
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
 
-def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
+def interpolate(pieces: Sequence[Piece], take_part: Callable[[Piece], None] | None = None) -> list[Piece]:
     """Replace references by values, and remove the variables; see `complete_class_paths`, too.
 
     Args:
         pieces: In the order in which they take effect; later ones win.
+        take_part: Reduces a piece to what a command needs, so that references in other parts may be
+            unresolved; None keeps all.
 
     Raises:
         ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
@@ -38,6 +40,8 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
             kept.append(piece)
     _set_run_directory(whole, pieces)
     for piece in kept:
+        if take_part is not None:
+            take_part(piece)
         content = piece.content
         if piece.option in CONFIG_OPTIONS and isinstance(content, dict):
             content = {key: value for key, value in content.items() if key != _VARIABLES}
@@ -48,7 +52,9 @@ def interpolate(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _set_run_directory(whole: dict[str, Any], pieces: Sequence[Piece]) -> None:
-    """Let `${run_dir}` stand for the directory of a resumed run; in other runs, that of the source counts for nothing.
+    """Let `${run_dir}` stand for the run directory as it was written, which may look like a date or a number.
+
+    In a resumed run, it is the directory of that run; in other runs, that of the source counts for nothing.
 
     Args:
         whole: The assembled configuration, which is changed.
@@ -57,8 +63,8 @@ def _set_run_directory(whole: dict[str, Any], pieces: Sequence[Piece]) -> None:
     if whole.get(_RUN_DIR, "") is None:
         del whole[_RUN_DIR]
     for piece in pieces:
-        if piece.option == "--resume" and isinstance(piece.content, str):
-            whole[_RUN_DIR] = piece.content
+        if piece.option in ("--resume", "--run_dir") and piece.text is not None and piece.content is not None:
+            whole[_RUN_DIR] = piece.content if type(piece.content) is str else piece.text
 
 
 def assembled(pieces: Sequence[Piece]) -> dict[str, Any]:
@@ -90,14 +96,15 @@ def _append(whole: dict[str, Any], keys: Sequence[str], content: Any) -> None:
     holder = _holder(node, name)
     before = holder.get(name)
     items = before if isinstance(before, list) else [] if before is None else [before]
-    holder[name] = [*items, *(content if isinstance(content, list) else [content])]
+    holder[name] = [*items, *copy.deepcopy(content if isinstance(content, list) else [content])]
 
 
 def merge(into: dict[Any, Any], content: dict[Any, Any], n_keys: int = 0, is_argument: bool = False) -> None:
     """Merge a mapping into another one, as jsonargparse does; its keys may omit `init_args`.
 
-    Components and groups of options are merged. Other mappings among the arguments of a component,
-    such as `evaluators`, are values, and replaced.
+    Components and groups of options are merged; a class path alone replaces that of a component. Other
+    mappings among the arguments of a component, such as `evaluators`, are values, and replaced. An
+    option below a list belongs to its last item.
 
     Args:
         into: The mapping that is changed.
@@ -109,7 +116,13 @@ def merge(into: dict[Any, Any], content: dict[Any, Any], n_keys: int = 0, is_arg
         holder = _holder(into, key)
         is_in_component = is_argument or holder is not into
         before = holder.get(key)
-        if not isinstance(value, dict) or not isinstance(before, dict):
+        if isinstance(before, list) and before and isinstance(value, dict) and n_keys > 0:
+            last = before[-1]  # which an alias of YAML may share with other items
+            before[-1] = {"class_path": last} if isinstance(last, str) else copy.deepcopy(last)
+            before = before[-1]
+        if isinstance(before, dict) and "class_path" in before and is_class_path(value):
+            before["class_path"] = value
+        elif not isinstance(value, dict) or not isinstance(before, dict):
             holder[key] = copy.deepcopy(value)
         elif key in COMPONENT_KEYS:
             merge(before, value, n_keys - 1, True)

@@ -264,6 +264,7 @@ def reads_otherwise(text: str) -> bool:
 
 
 def as_word(value: Any) -> str:
-    """Return a value as a word of the command line; a text that holds a list or a mapping in YAML stays as it is."""
-    is_structure = isinstance(value, str) and isinstance(parse(value), dict | list)
+    """Return a value as a word of the command line; a text with a list or a mapping in brackets stays as it is."""
+    is_bracketed = isinstance(value, str) and value.lstrip().startswith(("[", "{"))
+    is_structure = is_bracketed and isinstance(parse(value), dict | list)
     return value if is_structure else dump(value)

@@ -10,7 +10,7 @@ import collections.abc
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
@@ -18,7 +18,7 @@ from jsonargparse import ArgumentParser, Namespace
 from maze_pl.config.given_objects import is_given
 from maze_pl.config.option_types import annotation_of
 from maze_pl.config.pieces import COMPONENT_KEYS
-from maze_pl.config.search_path import EXPONENT, dump, dump_lines, reads_otherwise
+from maze_pl.config.search_path import EXPONENT, dump, dump_lines, parse, reads_otherwise
 from maze_pl.core.class_path import import_object
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -30,7 +30,7 @@ _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMappin
 
 
 def with_texts(config: Any, written: Any) -> Any:
-    """Copy a parsed configuration with the texts that were written.
+    """Copy a parsed configuration with the texts that were written, before it is instantiated.
 
     Arguments of components that jsonargparse would read again on instantiation become further keyword
     arguments (`dict_kwargs`), which it passes on as they are.
@@ -39,7 +39,26 @@ def with_texts(config: Any, written: Any) -> Any:
         config: Parsed, not yet instantiated; or a part of it.
         written: The configuration that it was parsed from; or the same part of it.
     """
-    return _restored(config, written, is_parsed=True)
+    if isinstance(config, list) and isinstance(written, list) and len(config) == len(written):
+        return [with_texts(item, part) for item, part in zip(config, written, strict=True)]
+    if not isinstance(config, Namespace | dict) or not isinstance(written, Mapping) or is_given(config):
+        return config
+    if is_plain_component(config):
+        return _plain_component(config, written)
+    copy = config.clone() if isinstance(config, Namespace) else dict(config)
+    entries: dict[str, Any] = vars(copy) if isinstance(copy, Namespace) else copy
+    if isinstance(entries.get("class_path"), str):
+        further = _further_arguments(entries, written)
+        if isinstance(entries.get("init_args"), Namespace):
+            target = _Target(entries["class_path"])
+            further |= take_texts(target, entries["init_args"], _arguments(written))
+        if further:
+            entries["dict_kwargs"] = further
+        return copy
+    for name, value in entries.items():
+        if name in written:
+            entries[name] = with_texts(value, written[name])
+    return copy
 
 
 def take_texts(target: Any, arguments: Namespace, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,9 +73,9 @@ def take_texts(target: Any, arguments: Namespace, written: Mapping[str, Any]) ->
     for name, value in list(vars(arguments).items()):
         if name not in written:
             continue
-        kept, is_kept = _kept(value, written[name], target, name)
-        if is_kept:
-            taken[name] = kept
+        text = _argument_text(value, written[name], target, name)
+        if text is not None:
+            taken[name] = text.value
             delattr(arguments, name)
         else:
             vars(arguments)[name] = with_texts(value, written[name])
@@ -66,11 +85,15 @@ def take_texts(target: Any, arguments: Namespace, written: Mapping[str, Any]) ->
 class TextKeepingParser(ArgumentParser):
     """Parser that dumps a configuration with the texts that were written.
 
-    Attributes:
+    Args:
+        args: Arguments of `ArgumentParser`.
         written: The configuration that is parsed; None for the parser of a component.
+        options: Arguments of `ArgumentParser`.
     """
 
-    written: Mapping[str, Any] | None = None
+    def __init__(self, *args: Any, written: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._written = written
 
     def parse_args(self, args: Any = None, *others: Any, **options: Any) -> Namespace:  # type: ignore[override]
         """Parse a command line.
@@ -81,7 +104,7 @@ class TextKeepingParser(ArgumentParser):
             others: Arguments of `ArgumentParser.parse_args`.
             options: Arguments of `ArgumentParser.parse_args`.
         """
-        if self.written is None and isinstance(args, list) and len(args) == 1:
+        if self._written is None and isinstance(args, list) and len(args) == 1:
             args = [_with_yaml(args[0])]
         return super().parse_args(args, *others, **options)
 
@@ -94,12 +117,12 @@ class TextKeepingParser(ArgumentParser):
             kwargs: Arguments of `ArgumentParser.dump`.
         """
         text = str(super().dump(namespace, *args, **kwargs))
-        is_of_component = self.written is None  # which jsonargparse dumps, and loads again
+        is_of_component = self._written is None  # which jsonargparse dumps, and loads again
         if kwargs.get("with_comments") or (is_of_component and not EXPONENT.search(text)):
             return text
         content = yaml.load(text, Loader=_LOADER)
         if not is_of_component:
-            content = _restored(content, self.written, is_parsed=False)
+            content = _saved(content, self._written)
         header = [line for line in text.splitlines(keepends=True) if line.startswith("#")]
         return "".join(header) + dump_lines(content)
 
@@ -117,58 +140,78 @@ def _with_yaml(word: str) -> str:
 # ------------------------------------------------------------------------------------------------------- components
 
 
-def _restored(config: Any, written: Any, *, is_parsed: bool) -> Any:
-    """Copy a configuration with the texts that were written.
+def _saved(content: Any, written: Any) -> Any:
+    """Copy a configuration that jsonargparse has dumped, with the texts that were written.
 
     Args:
-        config: Parsed, or dumped and loaded; or a part of it.
+        content: Dumped and loaded; or a part of it.
         written: The same part as it was written.
-        is_parsed: Whether it is parsed: only its namespaces are components, and arguments with texts
-            become further keyword arguments.
     """
-    if isinstance(config, list) and isinstance(written, list) and len(config) == len(written):
-        return [_restored(item, part, is_parsed=is_parsed) for item, part in zip(config, written, strict=True)]
-    if not isinstance(config, Namespace | dict) or not isinstance(written, Mapping) or is_given(config):
-        return config
-    copy = config.clone() if isinstance(config, Namespace) else dict(config)
-    entries: dict[str, Any] = vars(copy) if isinstance(copy, Namespace) else copy
-    if isinstance(entries.get("class_path"), str):
-        if isinstance(config, Namespace) or not is_parsed:
-            _restore_component(entries, written, is_parsed)
-        return copy
-    for name, value in entries.items():
-        if name in written:
-            entries[name] = _restored(value, written[name], is_parsed=is_parsed)
+    if isinstance(content, list) and isinstance(written, list) and len(content) == len(written):
+        return [_saved(item, part) for item, part in zip(content, written, strict=True)]
+    if not isinstance(content, dict) or not isinstance(written, Mapping) or is_given(content):
+        return content
+    if isinstance(content.get("class_path"), str):
+        return _saved_component(content, written)
+    return {name: _saved(value, written[name]) if name in written else value for name, value in content.items()}
+
+
+def _saved_component(node: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a component that jsonargparse has dumped, with the texts that were written; see `_saved`."""
+    copy = _plain_component({key: value for key, value in node.items() if key != "init_args"}, written)
+    further = _further_arguments(node, written)
+    if further:
+        copy["dict_kwargs"] = further
+    arguments = _arguments(written)
+    if isinstance(node.get("init_args"), dict):
+        copy["init_args"] = dict(node["init_args"])
+        for name, value in node["init_args"].items():
+            if name in arguments:
+                text = _argument_text(value, arguments[name], _Target(node["class_path"]), name)
+                copy["init_args"][name] = _saved(value, arguments[name]) if text is None else text.value
     return copy
 
 
-def _restore_component(entries: dict[str, Any], written: Mapping[str, Any], is_parsed: bool) -> None:
-    """Put the texts that were written into a component; see `_restored`.
+def is_plain_component(node: Any) -> TypeGuard[dict[str, Any]]:
+    """True for a class path and arguments that are plain values to jsonargparse, such as those of a policy."""
+    return isinstance(node, dict) and isinstance(node.get("class_path"), str)
+
+
+def _plain_component(node: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy such a component with the texts that were written."""
+    arguments = _arguments(written)
+    copy: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "init_args" and isinstance(value, dict):
+            copy[key] = _plain(value, arguments)
+        else:
+            same = written if key in COMPONENT_KEYS else arguments
+            copy[key] = _plain(value, same.get(key, value))
+    return copy
+
+
+def _further_arguments(node: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `dict_kwargs` of a component as they were written, unless they have changed since.
 
     Args:
-        entries: Class path and arguments, which are changed.
-        written: Class path and arguments; `init_args` may be left out.
-        is_parsed: As for `_restored`.
+        node: Class path and arguments, parsed or dumped.
+        written: The same as it was written.
     """
-    further = _mapping(written.get("dict_kwargs"))
-    arguments = {key: value for key, value in written.items() if key not in COMPONENT_KEYS}
-    # jsonargparse moves the named ones of further arguments to the others
-    arguments = {**further, **arguments, **_mapping(written.get("init_args"))}
-    kwargs = dict(_mapping(entries.get("dict_kwargs")))
-    for name in kwargs:
-        if name in further and not (isinstance(kwargs[name], str) and isinstance(further[name], dict | list)):
-            kwargs[name] = further[name]
-    parsed: Any = entries.get("init_args")
-    if isinstance(parsed, Namespace):
-        kwargs |= take_texts(_Target(entries["class_path"]), parsed, arguments)
-    elif isinstance(parsed, dict):
-        entries["init_args"] = parsed = dict(parsed)
-        for name, value in parsed.items():
-            if name in arguments:
-                kept, is_kept = _kept(value, arguments[name], _Target(entries["class_path"]), name)
-                parsed[name] = kept if is_kept else _restored(value, arguments[name], is_parsed=is_parsed)
-    if kwargs:
-        entries["dict_kwargs"] = kwargs
+    further = dict(_mapping(node.get("dict_kwargs")))
+    texts = _mapping(written.get("dict_kwargs"))
+    for name, value in further.items():
+        if name in texts and _is_reading(value, texts[name]):
+            further[name] = texts[name]
+    return further
+
+
+def _arguments(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a component as they were written.
+
+    They may stand next to the class path. jsonargparse moves further arguments that have names to the others.
+    """
+    besides = {key: value for key, value in written.items() if key not in COMPONENT_KEYS}
+    return {**_mapping(written.get("dict_kwargs")), **besides, **_mapping(written.get("init_args"))}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -188,8 +231,18 @@ class _Target:
 # --------------------------------------------------------------------------------------------------------- arguments
 
 
-def _kept(value: Any, written: Any, target: Any, name: str) -> tuple[Any, bool]:
-    """Return an argument, and whether it is taken from the written configuration.
+class _Text(NamedTuple):
+    """An argument with texts as they were written, which jsonargparse would read as something else.
+
+    Attributes:
+        value: The texts, perhaps in lists and mappings.
+    """
+
+    value: Any
+
+
+def _argument_text(value: Any, written: Any, target: Any, name: str) -> _Text | None:
+    """Return an argument with the texts that were written; None if jsonargparse leaves it as it is.
 
     Args:
         value: The parsed argument.
@@ -198,13 +251,13 @@ def _kept(value: Any, written: Any, target: Any, name: str) -> tuple[Any, bool]:
         name: Name of the argument.
     """
     if value == written and type(value) is type(written) and not any(map(reads_otherwise, _texts(written))):
-        return value, False
+        return None
     if isinstance(target, _Target):
         try:
             target = import_object(target.class_path)
         except (ImportError, AttributeError, ValueError):  # of an option that names no component
-            return value, False
-    return _as_written(value, written, annotation_of(target, name))
+            return None
+    return _text(value, written, annotation_of(target, name))
 
 
 def _texts(content: Any) -> Iterable[str]:
@@ -219,35 +272,60 @@ def _texts(content: Any) -> Iterable[str]:
             yield from _texts(item)
 
 
-def _as_written(value: Any, written: Any, annotation: Any) -> tuple[Any, bool]:
-    """Return a value, and whether texts in it are those of the written configuration.
+def _text(value: Any, written: Any, annotation: Any) -> _Text | None:
+    """Return a value with the texts that were written; None if jsonargparse leaves it as it is.
 
     Args:
         value: The parsed value.
         written: As it was written.
         annotation: Its type; None if it is unknown.
     """
-    if annotation in (Any, object) or isinstance(annotation, typing.TypeVar):
-        is_kept = any(map(reads_otherwise, _texts(written))) and not _has_component(written)
-        return (written, True) if is_kept else (value, False)
     choices = _choices(annotation)
-    if Any in choices or object in choices:
-        return _as_written(value, written, Any)
+    if Any in choices or object in choices or isinstance(annotation, typing.TypeVar):
+        is_read_again = any(map(reads_otherwise, _texts(written))) and not _has_component(written)
+        return _Text(_plain(value, written)) if is_read_again else None
     if isinstance(written, str):
-        is_kept = str in choices and value != written and reads_otherwise(written)
-        return (written, True) if is_kept else (value, False)
+        is_read = str in choices and value != written and reads_otherwise(written) and _is_reading(value, written)
+        return _Text(written) if is_read else None
     if isinstance(written, list) and isinstance(value, list | tuple) and len(value) == len(written):
-        pairs = [
-            _as_written(item, part, _item_type(choices, index))
+        items = [
+            _text(item, part, _item_type(choices, index))
             for index, (item, part) in enumerate(zip(value, written, strict=True))
         ]
-        is_kept = any(kept for _, kept in pairs) and not _has_component(value)
-        return (type(value)(item for item, _ in pairs), True) if is_kept else (value, False)
+        if not any(items) or _has_component(value):
+            return None
+        pairs = zip(items, value, strict=True)
+        return _Text(type(value)(item if text is None else text.value for text, item in pairs))
     if isinstance(written, dict) and isinstance(value, dict):
-        items = {key: _as_written(item, written.get(key), _value_type(choices)) for key, item in value.items()}
-        is_kept = any(kept for _, kept in items.values()) and not _has_component(value)
-        return ({key: item for key, (item, _) in items.items()}, True) if is_kept else (value, False)
-    return value, False
+        texts = {key: _text(item, written.get(key), _value_type(choices)) for key, item in value.items()}
+        kept = {key: text.value for key, text in texts.items() if text is not None}
+        return _Text({**value, **kept}) if kept and not _has_component(value) else None
+    return None
+
+
+def _plain(value: Any, written: Any) -> Any:
+    """Return a plain value with the texts that were written in the same places."""
+    if isinstance(value, dict) and isinstance(written, Mapping):
+        return {key: _plain(item, written.get(key, item)) for key, item in value.items()}
+    if isinstance(value, list) and isinstance(written, list) and len(value) == len(written):
+        return [_plain(item, part) for item, part in zip(value, written, strict=True)]
+    is_read = isinstance(written, str) and reads_otherwise(written) and _is_reading(value, written)
+    return written if is_read else value
+
+
+def _is_reading(value: Any, written: Any) -> bool:
+    """True if jsonargparse may have made a value of what was written; False for a folder that was changed since.
+
+    Args:
+        value: The value, which is a text if it names a folder.
+        written: As it was written.
+    """
+    if not isinstance(value, str):
+        return True
+    if not isinstance(written, str):
+        return not isinstance(written, dict | list)
+    # it keeps the quotes of a word where a text is wanted, and drops them where anything is
+    return value == written or parse(value) == written or parse(written) == value
 
 
 def _has_component(content: Any) -> bool:

@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 from lightning_fabric.utilities.logger import _flatten_dict, _sanitize_params
 from pytorch_lightning.loggers.logger import Logger
 
+from maze_pl.core.option_name import option_name
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.events import Histogram
 
@@ -177,17 +178,35 @@ def hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
         config: The configuration of a run.
     """
     named = config.get("hyperparameters")
-    parts = config
     if named is None:
         parts = {name: config[name] for name in ("seed_everything", "model", "data") if name in config}
-    flat = _sanitize_params(_flatten_dict(dict(parts), delimiter="."))
-    table = {name.replace(".init_args", ""): value for name, value in flat.items() if value != "None"}
-    if named is None:
-        return table
+        flat = _sanitize_params(_flatten_dict(parts, delimiter="."))
+        return {option_name(name): value for name, value in flat.items() if value != "None"}
     chosen: dict[str, Any] = {}
-    for option in named:
-        path = table.get(f"{option}.class_path")
-        value = table.get(option) if path is None else str(path).rpartition(".")[2]
+    for name in map(option_name, named):
+        value = _configured(config, name)
+        if isinstance(value, Mapping):
+            path = value.get("class_path")
+            value = None if path is None else str(path).rpartition(".")[2]
         if value is not None:
-            chosen[option] = value
-    return chosen
+            chosen[name] = value
+    return _sanitize_params(chosen)
+
+
+def _configured(config: Mapping[str, Any], name: str) -> Any:
+    """Return the value of an option in a configuration; None if there is none.
+
+    Args:
+        config: The configuration of a run.
+        name: The option; names below a list are those of its last item.
+    """
+    node: Any = config
+    for key in name.split("."):
+        if isinstance(node, list) and node:
+            node = node[-1]
+        if not isinstance(node, Mapping):
+            return None
+        arguments = node.get("init_args")
+        holder = arguments if isinstance(arguments, Mapping) and key in arguments else node
+        node = holder.get(key, arguments if key == "dict_kwargs" else None)  # named ones are among the arguments
+    return node

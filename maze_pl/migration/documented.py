@@ -46,7 +46,7 @@ def fit_options(groups: Mapping[str, Any], keys: Mapping[str, Any], root: str = 
     """
     keys = dict(keys)
     words = [*_start(groups, root), *component_options(groups)]
-    algorithm = _algorithm_of(["fit", *words])
+    algorithm = _algorithm_of(["fit", *words, "--run_dir", "run"])  # to which other options may refer
     if isinstance(groups.get("model"), str):
         for option, value in WITH_OTHER_NETWORKS.get(algorithm, {}).items():
             words += [f"--{option}", dump(value)]
@@ -248,7 +248,7 @@ def option_value(option: str, value: Any) -> str:
     text = value if isinstance(value, str) else dump(value)
     if option in ("data.env.name", "env.name") and text in ENVIRONMENT_IDS:
         current = ENVIRONMENT_IDS[text]
-        sys.stderr.write(f"maze-pl: gymnasium has {current} in place of {text}\n")
+        sys.stderr.write(f"maze-pl: {text} is outdated in gymnasium; {current} takes its place\n")
         return current
     folder = Path(text)
     if option.endswith(".input_data") and folder.name == _RECORDED_THERE and not folder.exists():

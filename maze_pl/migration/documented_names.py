@@ -36,6 +36,7 @@ FIT: Final = {
     "runner.trajectory_data_dir": "data.dataset.input_data",
     "runner.initial_demonstration_trajectories": "data.demonstrations",
     "runner.shared_noise_table_size": "data.shared_noise_table_size",
+    "runner.initial_state_dict": "warm-start",
     "input_dir": "warm-start",
     "hydra.run.dir": "run_dir",
 }
@@ -63,9 +64,9 @@ FIT_BY_ALGORITHM: Final = {
     },
     "ES": {**_below_data(_OF_POPULATIONS), "algorithm.optimizer.step_size": "model.lr"},
     "IMPALA": {**_below_data(_OF_ACTORS), "runner.concurrency": "data.num_actors"},
-    "SAC": _below_data(_OF_REPLAY),
-    "DQN": _below_data(_OF_REPLAY),
-    "TD3": _below_data(_OF_REPLAY),
+    "SAC": {**_below_data(_OF_REPLAY), "runner.concurrency": "data.num_actors"},
+    "DQN": {**_below_data(_OF_REPLAY), "runner.concurrency": "data.num_actors"},
+    "TD3": {**_below_data(_OF_REPLAY), "runner.concurrency": "data.num_actors"},
 }
 """Name of the algorithm's class -> keys that stand for other options than in `FIT`."""
 

@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
+from maze_pl.config.pieces import PROVENANCE_FILE as PROVENANCE_FILE
 from maze_pl.core.provenance import Provenance, adopt_provenance, share_provenance, shared_provenance
 from maze_pl.core.version import __version__
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.git_state import GitProbe
 
-PROVENANCE_FILE: Final = "provenance.json"
-"""File in a run directory with the provenance of all commands that have written there."""
 _FORM: Final[dict[str, type]] = {
     "command": str,
     "versions": dict,

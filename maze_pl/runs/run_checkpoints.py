@@ -1,6 +1,6 @@
 """Folders of a run's checkpoints, according to its configuration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -74,7 +74,7 @@ def configured_checkpoints(
     """
     places: dict[str, RunCheckpoint] = {}
     for name in _CALLBACKS:
-        folder, option = next(_configured(configuration, name), (None, None))
+        folder, option = _configured(configuration, name)
         if folder is None:
             folder = Path(run_dir, CHECKPOINTS)
         elif move is not None:
@@ -83,8 +83,8 @@ def configured_checkpoints(
     return places
 
 
-def _configured(configuration: Mapping[str, Any], name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the configured folders for a checkpoint with the options that name them, the decisive one first."""
+def _configured(configuration: Mapping[str, Any], name: str) -> tuple[Path | None, str | None]:
+    """Return the configured folder for a checkpoint, and the option that names it; None and None without one."""
     trainer = _mapping(configuration.get("trainer"))
     option, arguments = f"{name}_checkpoint.dirpath", _mapping(configuration.get(f"{name}_checkpoint"))
     callbacks = trainer.get("callbacks")
@@ -95,10 +95,11 @@ def _configured(configuration: Mapping[str, Any], name: str) -> Iterator[tuple[P
             option, arguments = "trainer.callbacks.dirpath", _mapping(callback.get("init_args"))
             break
     if isinstance(arguments.get("dirpath"), str):
-        yield Path(arguments["dirpath"]), option
+        return Path(arguments["dirpath"]), option
     root = trainer.get("default_root_dir")
     if isinstance(root, str | Path):
-        yield Path(root, CHECKPOINTS), "trainer.default_root_dir"
+        return Path(root, CHECKPOINTS), "trainer.default_root_dir"
+    return None, None
 
 
 def _mapping(node: Any) -> Mapping[str, Any]:

@@ -12,19 +12,20 @@ from pathlib import Path
 from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_only
 
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
-from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.pieces import PROVENANCE_FILE, RUN_CONFIG
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
 from maze_pl.config.trust import SOURCE_FOLDERS
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.core.metrics_table import STEP_COLUMN
 from maze_pl.runs.checkpoint import read_checkpoint
 from maze_pl.runs.metrics import read_columns
-from maze_pl.runs.run_checkpoints import BEST, LAST, RunCheckpoint, run_checkpoints
+from maze_pl.runs.run_checkpoints import BEST, CHECKPOINTS, LAST, RunCheckpoint, run_checkpoints
 from maze_pl.runs.run_lock import lock_for_writing
+from maze_pl.runs.seed_results import has_ended
 from maze_pl.system.atomic_files import LOCK_FILE, PART_SUFFIX, RUN_DIR_VARIABLE, remove_parts_below
 
-_RECORDS = (LOCK_FILE, RUN_CONFIG, SOURCE_FOLDERS, "run.log", "command.txt", "provenance.json", "networks")
-"""Files and folders that a run writes before it trains, with its lock."""
+_RECORDS = (LOCK_FILE, RUN_CONFIG, SOURCE_FOLDERS, "run.log", "command.txt", PROVENANCE_FILE, "tensorboard")
+"""Files and folders that a run writes before its first epoch ends, with its lock."""
 
 
 def is_first_rank() -> bool:
@@ -38,6 +39,7 @@ def run_directory(
     experiment: str | None,
     undo: contextlib.ExitStack,
     is_training: bool = True,
+    is_one_run: bool = True,
 ) -> str:
     """Return the directory of this run as the user would write it, the same in all processes of this machine.
 
@@ -47,6 +49,7 @@ def run_directory(
         experiment: Folder under `outputs` in which a new directory is made otherwise.
         undo: On closing, removes directories that were made for this run and are still empty.
         is_training: Whether it could continue what a requested directory holds.
+        is_one_run: Whether the directory is that of one run, not of several seeds or of a sweep.
 
     Raises:
         ConfigurationError: A new run would write into a directory that is not empty, or the
@@ -66,7 +69,7 @@ def run_directory(
     else:
         path = Path(requested)
         if is_first:
-            require_empty(path, is_training)
+            require_empty(path, is_training, is_one_run)
         undo.enter_context(removed_if_empty(path))
     shown = str(path)
     absolute = str(path.absolute())  # environments may change the current folder
@@ -78,22 +81,23 @@ def run_directory(
     return shown
 
 
-def require_empty(path: Path, is_training: bool = True) -> None:
+def require_empty(path: Path, is_training: bool = True, is_one_run: bool = True) -> None:
     """Refuse a directory with files, other than the lock of a run.
 
-    A new run may use the directory of a run that has trained nothing. Its records stay, to which the
+    A new run may use the directory of one that has trained nothing. Its records stay, to which the
     new run appends.
 
     Args:
         path: The directory, which may be missing.
         is_training: Whether the message says how to continue a run in the directory.
+        is_one_run: Whether one new run uses it.
 
     Raises:
         ConfigurationError: It is not empty.
     """
     if not path.is_dir() or all(file.name == LOCK_FILE for file in path.iterdir()):
         return
-    if is_training and has_failed(path):
+    if is_training and is_one_run and has_failed(path):
         return
     if not is_training:
         remedy = "choose one that does not exist or is empty"
@@ -116,7 +120,14 @@ def has_trained(path: Path) -> bool:
 
 def has_failed(path: Path) -> bool:
     """True if a run in a directory has failed or was killed before its first epoch ended, and has left its records."""
-    return has_trained(path) and all(file.name in _RECORDS for file in path.iterdir())
+    if not has_trained(path) or has_ended(path):
+        return False
+    if any(file.name not in (*_RECORDS, CHECKPOINTS) for file in path.iterdir()) or any(path.rglob("*.ckpt")):
+        return False
+    try:
+        return not any(place.file.is_file() for place in run_checkpoints(path).values())
+    except ConfigurationError:
+        return False
 
 
 def new_directory(experiment: Path, is_made: bool, undo: contextlib.ExitStack) -> Path:

@@ -19,7 +19,7 @@ class Move:
 
     def __init__(self, source: str, run_dir: str) -> None:
         self._run_dir = run_dir
-        self._here = Path(run_dir).resolve()
+        self._now = Path(run_dir).resolve()
         self._before = _directories(Path(source))
 
     def moved(self, path: str) -> str:
@@ -29,16 +29,16 @@ class Move:
             path: The folder before the move.
         """
         folder = Path(path).resolve()
-        around = [directory for directory in (self._here, *self._before) if folder.is_relative_to(directory)]
+        around = [directory for directory in (self._now, *self._before) if folder.is_relative_to(directory)]
         # the innermost: with the run directory as the current folder, `run/best` also seems to be inside of it
-        directory = max(around, key=lambda one: len(one.parts), default=self._here)
-        return path if directory == self._here else str(Path(self._run_dir, folder.relative_to(directory)))
+        directory = max(around, key=lambda one: len(one.parts), default=self._now)
+        return path if directory == self._now else str(Path(self._run_dir, folder.relative_to(directory)))
 
 
 def _directories(source: Path) -> list[Path]:
     """Return the directories in which a run was, the present one first, according to its commands."""
     directories = [source.resolve()]
-    here = Path.cwd()
+    current = Path.cwd()
     for entry in recorded_provenance(source):
         try:
             words = shlex.split(entry["command"])
@@ -49,6 +49,6 @@ def _directories(source: Path) -> list[Path]:
             if option not in _RUN_OPTIONS:
                 continue
             path = Path(value or "".join(words[place + 1 : place + 2])).resolve()
-            if not here.is_relative_to(path):  # as `--resume .` in another folder
+            if not current.is_relative_to(path):  # as `--resume .` in another folder
                 directories.append(path)
     return directories

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from maze_pl.config.option_types import option_name
 from maze_pl.reports.curves import spelled_out
 from maze_pl.sweeps.search_space import Choice, Parameter, Range
 from maze_pl.sweeps.sweep_file import SweepPlan
@@ -39,7 +40,7 @@ def write_hparams_view(folder: Path, plan: SweepPlan) -> None:
 
 def _column(parameter: Parameter, api: Any) -> Any:
     """Return the column of a searched option, with the values that it may have."""
-    info = api.HParamInfo(name=parameter.option, type=api.DATA_TYPE_STRING)
+    info = api.HParamInfo(name=option_name(parameter.option), type=api.DATA_TYPE_STRING)
     if isinstance(parameter, Range):
         info.type = api.DATA_TYPE_FLOAT64
         info.domain_interval.min_value = parameter.low

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
 
-_COMPONENT_KEYS: Final = ("class_path", "init_args")
+_SAME_PLACE: Final = ("class_path", "init_args")
+"""Keys below a component that lead to its place; further arguments (`dict_kwargs`) are at another one."""
 
 
 def refuse_same_values(fixed: Sequence[str], searched: Sequence[str]) -> None:
@@ -67,7 +68,7 @@ def _without_arguments(option: str) -> str:
 
 def _place(option: str) -> list[str]:
     """Return the names of the sections, components and options that lead to an option's value."""
-    return [key for key in option.rstrip("+").split(".") if key not in _COMPONENT_KEYS]
+    return [key for key in option.rstrip("+").split(".") if key not in _SAME_PLACE]
 
 
 def _adds(option: str) -> bool:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from maze_pl.config.assembling import SWEEP_FILE as SWEEP_FILE
-from maze_pl.config.search_path import ConfigurationError, as_word, dump, dump_lines, parse, read, resolve, suggestion
+from maze_pl.config.option_types import option_name
+from maze_pl.config.search_path import ConfigurationError, dump, dump_lines, parse, read, resolve, suggestion
 from maze_pl.config.summary import configured_value
 from maze_pl.sweeps.methods import PRUNERS, RUNNERS, SAMPLERS, Method, parse_method, require_sampler_fits
 from maze_pl.sweeps.option_places import in_order, refuse_same_values, spelled_alike
@@ -109,7 +110,7 @@ class SweepPlan:
             assignment: Searched option -> value.
             run_dir: Its run directory.
         """
-        searched = dump([option.removesuffix("+") for option in assignment])
+        searched = dump(list(map(option_name, assignment)))
         return [*self.fit(assignment), f"--hyperparameters={searched}", "--run_dir", str(run_dir)]
 
     def _monitored(self, command: Sequence[str]) -> list[str]:
@@ -146,7 +147,7 @@ class SweepPlan:
             start += ["--config", name]
         words: list[str] = []
         for option, value in in_order(self.options, assignment):
-            words += [f"--{option}", as_word(value)]
+            words += [f"--{option}", dump(value)]
         seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
         return [*start, *self._monitored([*start, *words]), *words, *seeds]
 

@@ -1,6 +1,5 @@
 """Results of trials, read from their run directories."""
 
-import fcntl
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +14,11 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.curves import full_name
 from maze_pl.runs.intervals import interquartile_mean
 from maze_pl.runs.metrics import METRICS_FILE, Column, read_columns
+from maze_pl.runs.run_lock import lock_holder
 from maze_pl.runs.seed_results import has_ended
 from maze_pl.runs.seed_runs import seed_directory
 from maze_pl.sweeps.sweep_file import Objective
+from maze_pl.system.atomic_files import LOCK_FILE
 
 
 def trial_directory(folder: Path, number: int) -> Path:
@@ -41,13 +42,7 @@ def has_finished(trial_dir: Path) -> bool:
 
 def in_use(trial_dir: Path) -> bool:
     """True if a process still trains in a run directory of a trial."""
-    for path in trial_dir.rglob(".lock"):
-        with path.open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    return False
+    return any(lock_holder(path.parent) is not None for path in trial_dir.rglob(LOCK_FILE))
 
 
 @dataclass(frozen=True)

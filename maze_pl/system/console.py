@@ -78,11 +78,19 @@ def _drop_output(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def tolerant_console() -> Iterator[None]:
-    """Let standard output and standard error not fail within a `with` block."""
-    output, errors = ConsoleStream(sys.stdout), ConsoleStream(sys.stderr, "standard error")
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+    """Let standard output and standard error not fail within a `with` block, also if a process has none of them."""
+    with contextlib.ExitStack() as undo:
+        output = ConsoleStream(_open_stream(sys.stdout, undo))
+        errors = ConsoleStream(_open_stream(sys.stderr, undo), "standard error")
+        undo.enter_context(contextlib.redirect_stdout(output))
+        undo.enter_context(contextlib.redirect_stderr(errors))
         try:
             yield
         finally:
             output.flush()  # here, since the interpreter reports a pipe that is closed when it ends
             errors.flush()
+
+
+def _open_stream(stream: TextIO | None, undo: contextlib.ExitStack) -> TextIO:
+    """Return a stream, or the null device for one that was closed before Python started."""
+    return undo.enter_context(open(os.devnull, "w", encoding="utf-8")) if stream is None else stream

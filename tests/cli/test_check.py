@@ -13,6 +13,7 @@ import pytest
 
 from maze_pl.__main__ import main
 from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.arrays.cartpole_array_env import CartPoleArrayEnv
 from maze_pl.system import time_limit
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -101,6 +102,27 @@ def test_an_environment_that_cannot_be_made_in_time_is_named(
     assert main(["check", "--env", "tests.cli.test_check.Hanging", "--env.call", "init", "--step_timeout", "0.1"]) == 1
     message = capsys.readouterr().err
     assert "error: making the environment has not returned within 0.1 s; it is at test_check.py:" in message
+
+
+class SlowToMake(CartPoleArrayEnv):
+    """Array environment whose constructor takes a while in its first two calls."""
+
+    n_made = 0
+
+    def __init__(self) -> None:
+        SlowToMake.n_made += 1
+        if SlowToMake.n_made <= 2:
+            time.sleep(1.0)
+        super().__init__()
+
+
+@pytest.mark.slow
+def test_an_array_environment_is_made_once_to_look_at_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "LEAST_SECONDS_TO_MAKE", 1.8)
+    options = ["--step_timeout", "1.8", "--n_steps", "250"]
+    assert main(["check", "--env", "tests.cli.test_check.SlowToMake", *options]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,12 @@ def test_the_exit_status_says_if_another_entry_is_beaten(capsys: pytest.CaptureF
     assert main(["compare", "random", *common, *lower]) == 0
 
 
+def test_a_policy_with_search_must_beat_the_policy_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["random", *CART_POLE, "--n_episodes", "2", "--max_steps", "9", "--search", "best_of:2"]
+    assert main(["compare", *words, "--must-beat", "random"]) == 1  # after so few steps
+    assert "random best_of:2 is not better than random by return" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_run_must_beat_another_seed_of_its_configuration(
     runs: Path, folder: Path, capsys: pytest.CaptureFixture[str]

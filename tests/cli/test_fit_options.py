@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonargparse import Namespace
 
 from maze_pl.cli.fit_options import refuse_unsuitable_options
+from maze_pl.cli.option_check import check_options
 from maze_pl.config.messages import explain
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.sweeps.sweep_file import parse_sweep
+
+NAMING = ["fit", "--hyperparameters", "[x]"]
 
 
 def options(**changes: Any) -> Namespace:
     env = Namespace(class_path="a.Env", init_args=Namespace(name="x"), dict_kwargs={"size": None})
-    data = Namespace(class_path="a.Data", init_args=Namespace(env=env, evaluators={"eval": {"n_episodes": 1}}))
+    wrappers = [Namespace(class_path="a.First"), Namespace(class_path="a.Last", init_args=Namespace(limit=3))]
+    evaluators = {"eval": {"n_episodes": 1}}
+    data = Namespace(class_path="a.Data", init_args=Namespace(env=env, wrappers=wrappers, evaluators=evaluators))
     model = Namespace(class_path="a.Model", init_args=Namespace(lr=0.1, tau=None))
     trainer = Namespace(max_epochs=1, check_val_every_n_epoch=1, val_check_interval=None)
     none = dict.fromkeys(("seeds", "resume", "warm_start", "run", "hyperparameters"))
@@ -26,10 +33,12 @@ def options(**changes: Any) -> Namespace:
     [
         *("model", "model.lr", "model.tau", "model.init_args.lr", "seed_everything", "trainer.max_epochs", "data.env"),
         *("data.env.name", "data.env.dict_kwargs.size", "data.evaluators.eval.n_episodes", "model.class_path"),
+        *("data.wrappers", "data.wrappers+", "data.wrappers.limit", "data.wrappers.init_args.limit"),
+        *("data.env.dict_kwargs.name", "variables.horizon"),
     ],
 )
 def test_hyperparameters_are_options_of_the_run(name: str) -> None:
-    refuse_unsuitable_options(options(hyperparameters=["model.lr", name]))
+    refuse_unsuitable_options(options(hyperparameters=["model.lr", name]), NAMING)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +46,44 @@ def test_hyperparameters_are_options_of_the_run(name: str) -> None:
 )
 def test_a_hyperparameter_that_is_no_option_is_refused_by_name(name: str, near: str) -> None:
     with pytest.raises(ConfigurationError, match=f"there is no option {name}; did you mean {near}"):
-        refuse_unsuitable_options(options(hyperparameters=["model.lr", name]))
-    for source in ("resume", "warm_start", "run"):  # which were made with names of a whole sweep
-        refuse_unsuitable_options(options(hyperparameters=[name], **{source: "run"}))
+        refuse_unsuitable_options(options(hyperparameters=["model.lr", name]), NAMING)
+
+
+def test_hyperparameters_that_the_sweep_of_another_run_has_named_are_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("hyperparameters: [model.lrr]\n", encoding="utf-8")
+    named = options(hyperparameters=["model.lrr"])
+    for source in ("--config", "--resume", "--warm-start"):
+        path = tmp_path / "config.yaml" if source == "--config" else tmp_path
+        refuse_unsuitable_options(named, ["fit", source, str(path)])
+        with pytest.raises(ConfigurationError, match=r"there is no option model\.lrr"):
+            refuse_unsuitable_options(named, ["fit", source, str(path), "--hyperparameters", "[model.lrr]"])
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"variables.horizon": [100, 200]},
+        {"data.wrappers.max_episode_steps": [100, 200]},
+        {"data.wrappers+": [{"class_path": "maze_pl.envs.wrappers.LogStatsWrapper"}]},
+        {"data.env.dict_kwargs.name": ["CartPole-v0"]},
+        {"model.init_args.lr": [0.1]},
+    ],
+)
+def test_trials_of_a_sweep_may_train(tmp_path: Path, search: dict[str, Any]) -> None:
+    (tmp_path / "base.yaml").write_text(
+        "base: ppo_cartpole\n"
+        "variables: {horizon: 50}\n"
+        "data: {init_args: {wrappers: [{class_path: maze_pl.envs.wrappers.TimeLimitWrapper, "
+        "init_args: {max_episode_steps: '${variables.horizon}'}}]}}\n",
+        encoding="utf-8",
+    )
+    plan = parse_sweep({"config": str(tmp_path / "base.yaml"), "search": search, "sampler": "grid"})
+    check_options([plan.command({option: values[0] for option, values in search.items()}, tmp_path / "run")])
+
+
+def test_names_that_do_not_exist_are_found_before_a_sweep_begins() -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no option model\.lrr; did you mean model\.lr"):
+        check_options([["fit", "--config", "ppo_cartpole", "--hyperparameters", "[model.lrr]"]])
 
 
 @pytest.mark.parametrize(

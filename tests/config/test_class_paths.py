@@ -76,3 +76,16 @@ def test_values_that_are_no_components_stay_texts() -> None:
     words = prepare(["fit", "--config", "{best_checkpoint: {monitor: eval.return}}", "--best_checkpoint.mode", "max"])
     assert words[1:] == ["--config={best_checkpoint: {monitor: eval.return}}", "--best_checkpoint.mode=max"]
     assert prepare(["check", "--env", PATH, "--wrappers", "[]"])[1:] == [f"--env={PATH}", "--wrappers=[]"]
+
+
+@pytest.mark.parametrize("option", ["--wrappers", "--wrappers+"])
+def test_a_path_alone_in_a_list_gets_the_options_of_the_last_item(option: str) -> None:
+    value = '["a.First", "a.Last"]'
+    words = prepare(["check", "--env", PATH, option, value, "--wrappers.size", "5", "--wrappers+", "a.Next"])
+    assert words[2:] == [f"{option}=[a.First, {{class_path: a.Last}}]", "--wrappers.size=5", "--wrappers+=a.Next"]
+    assert prepare(["check", "--env", PATH, "--wrappers+", "a.Last", "--wrappers.size", "5"])[2:] == [
+        "--wrappers+={class_path: a.Last}",
+        "--wrappers.size=5",
+    ]
+    words = prepare(["check", "--env", PATH, option, '["a.Last"]', "--wrappers.init_args.size", "5"])
+    assert words.written["wrappers"] == [{"class_path": "a.Last", "init_args": {"size": 5}}]

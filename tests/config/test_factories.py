@@ -90,3 +90,9 @@ def test_arguments_of_a_call_take_the_place_of_configured_ones() -> None:
     assert env.layout is layout
     assert env.goal == 2
     assert env.metadata == {"more": 1}
+
+
+def test_positional_arguments_take_the_place_of_configured_texts_and_further_arguments() -> None:
+    layout = Layout(9)
+    env = Factory(f"{__name__}.make_room", {"goal": 2}, {"layout": "007", "more": 1})(layout)
+    assert (env.layout, env.goal, env.metadata) == (layout, 2, {"more": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,36 @@ def test_seeds_are_apart(tmp_path: Path) -> None:
 def test_a_configuration_without_options_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"config\.yaml is damaged: it holds no options"):
         learned(tmp_path / "a", ["lr"])
+
+
+def begun(run_dir: Path, *commands: str) -> dict[str, Any]:
+    """Options of a run that some commands have trained, one after another."""
+    found, _ = learned(run_dir, {**CONFIGURATION, "warm_start": None})
+    assert found["warm_start"] is None
+    content = {"commands": [{"command": f"maze-pl fit {command}"} for command in commands]}
+    (run_dir / "provenance.json").write_text(json.dumps(content), encoding="utf-8")
+    return learned_options(run_dir)[0]
+
+
+def test_the_run_or_checkpoint_that_training_starts_from_counts(tmp_path: Path) -> None:
+    scratch = begun(tmp_path / "a", "--config a")
+    warm = begun(tmp_path / "b", "--config a --warm-start 'runs/x y'", "--resume b", "--resume b --ckpt_path c.ckpt")
+    assert scratch["warm_start"] is None and warm == {**scratch, "warm_start": "runs/x y"}
+    assert begun(tmp_path / "c", "--warm_start=./runs/x\\ y/") == warm
+    assert begun(tmp_path / "d", "--warm-start failed", "--config a") == scratch
+    assert begun(tmp_path / "e", "--ckpt_path d/last.ckpt --config a")["ckpt_path"] == "d/last.ckpt"
+
+
+def test_seeds_that_start_from_the_seeds_of_one_training_are_of_one_configuration(tmp_path: Path) -> None:
+    first, second, other = (
+        begun(tmp_path / name, f"--warm-start {start}")
+        for name, start in (("a", "runs/seed_0"), ("b", "runs/seed_1"), ("c", "others/seed_0"))
+    )
+    assert first == second != other
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"commands": [1]}', '{"commands": [{"command": "fit \'"}]}'])
+def test_damaged_records_count_for_nothing(tmp_path: Path, content: str) -> None:
+    expected, _ = learned(tmp_path / "a", CONFIGURATION)
+    (tmp_path / "a" / "provenance.json").write_text(content, encoding="utf-8")
+    assert learned_options(tmp_path / "a")[0] == expected

@@ -11,9 +11,11 @@ from typing import Any
 import gymnasium
 import pytest
 import yaml
+from jsonargparse import Namespace
 
 from maze_pl import RunContext
 from maze_pl.cli.check import check, parsed
+from maze_pl.cli.rollout_command import _NO_OPTIONS, _configured_policy, play
 from maze_pl.config.assembling import prepare
 from maze_pl.config.factories import Factory, with_factories
 from maze_pl.config.search_path import read
@@ -74,6 +76,25 @@ class Holder:
 
     def __init__(self, layout: Layout, env: Callable[[], gymnasium.Env[Any, Any]] | None = None) -> None:
         self.layout, self.env = layout, env
+
+
+class Policy:
+    """Policy with arguments of two types."""
+
+    def __init__(self, label: str = "x", other: int | str = "y", **further: Any) -> None:
+        self.received = {"label": label, "other": other, **further}
+
+
+class NamedEnv(RecordedEnv):
+    """Environment with arguments that the function has, too."""
+
+    def __init__(self, either: int | str = "x", plain=None) -> None:  # type: ignore[no-untyped-def]
+        super().__init__({"either": either, "plain": plain})
+
+
+def make_with_others(**others: Any) -> RecordedEnv:
+    """Return an environment, passing all arguments on."""
+    return make_env(**others)
 
 
 PATH = f"{__name__}.make_env"
@@ -235,6 +256,14 @@ def test_texts_from_python_stay_texts() -> None:
     assert same({name: found[name] for name in expected}, expected)
 
 
+@pytest.mark.parametrize("text", ["Note: x", "- x", "x"])
+def test_texts_from_python_that_only_look_like_lists_and_mappings_stay_texts(text: str) -> None:
+    overrides = {"env.plain": text, "env.text": text, "env.dict_kwargs.other": text, "env.several": "[1, 2]"}
+    context = RunContext(env={"class_path": PATH}, algorithm="ppo", overrides=overrides, silent=True)
+    found = environment_of(context.assembled())
+    assert same([found[name] for name in ("plain", "text", "other", "several")], [text, text, text, [1, 2]])
+
+
 def test_sweeps_pass_texts_and_nulls_on_as_they_are() -> None:
     values: dict[str, Any] = {
         "data.env.plain": "08",
@@ -287,3 +316,58 @@ def test_a_component_of_a_file_gets_its_numbers_and_texts() -> None:
     found = Factory.of(read(Path("policy.yaml")))().received
     names = ("plain", "several", "a", "b", "c")
     assert same([found[name] for name in names], [0.001, [0.001, "1e-3"], 0.001, "1e-3", "2020-01-01"])
+
+
+@pytest.mark.parametrize("text", ["2020-01-01", "1e3", "logs"])
+def test_a_folder_that_was_changed_after_parsing_stays_changed(text: str) -> None:
+    logger = {"class_path": "maze_pl.callbacks.MetricsFile", "init_args": {"save_dir": text}}
+    written = {"trainer": {"logger": logger}}
+    for folder, expected in ((text, text), (f"{text}/seed_0", f"{text}/seed_0")):
+        arguments = Namespace(save_dir=folder)
+        config = Namespace(trainer=Namespace(logger=Namespace(class_path=logger["class_path"], init_args=arguments)))
+        found = with_texts(config, written).trainer.logger
+        assert {**vars(found.init_args), **found.get("dict_kwargs", {})} == {"save_dir": expected}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_policies_of_rollouts_get_texts(text: str) -> None:
+    word = json.dumps(text)
+    path = f"{__name__}.Policy"
+    node = json.dumps({"class_path": path, "init_args": {"label": text, "other": text}, "dict_kwargs": {"more": text}})
+    names = [f"--policy.{name}={word}" for name in ("label", "other", "dict_kwargs.more")]
+    for words in (["--policy", node], ["--policy", path, *names]):
+        command = prepare(["rollout", "--env", PATH, *words])
+        options, saved = parsed(play, "rollout", command, _NO_OPTIONS, description="Play.")
+        for policy in (options["policy"], yaml.safe_load(saved)["policy"]):
+            received = _configured_policy(policy)().received
+            assert same(received, {"label": text, "other": text, "more": text})
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_arguments_that_a_function_passes_on_are_texts(text: str) -> None:
+    found = received("--env", f"{__name__}.make_with_others", f"--env.either={json.dumps(text)}", "--env.count", "7")
+    assert same((found["either"], found["count"]), (text, 7))
+
+
+def test_texts_stay_texts_if_a_path_alone_replaces_that_of_their_component() -> None:
+    node = json.dumps({"class_path": PATH, "init_args": {"either": "007", "plain": "08"}})
+    found = received("--env", node, "--env", f"{__name__}.NamedEnv")
+    assert same(found, {"either": "007", "plain": "08"})
+
+
+def test_an_option_below_a_list_leaves_the_texts_in_it() -> None:
+    layouts = [{"class_path": f"{__name__}.Layout", "init_args": {"title": "007", "size": "08"}} for _ in range(2)]
+    words = ["check", "--env", PATH, "--wrappers", json.dumps(layouts), "--wrappers.size", "5"]
+    command = prepare(words)
+    sizes = [layout["init_args"]["size"] for layout in command.written["wrappers"]]
+    assert same([sizes, command.written["wrappers"][0]], [["08", 5], layouts[0]])
+
+
+@pytest.mark.parametrize("text", ["Note: x", "[1, 2]", "{a: b}", "- x"])
+def test_sweeps_pass_texts_with_lists_and_mappings_on(text: str) -> None:
+    fixed = {"data.env": {"class_path": PATH}, "data.env.plain": text, "data.env.text": text}
+    search = {"data.env.dict_kwargs.other": [text]}
+    plan = parse_sweep({"config": "ppo_cartpole", "options": fixed, "search": search, "sampler": "grid"})
+    words = plan.command({"data.env.dict_kwargs.other": text}, Path("trial"))
+    found = environment_of(assembled_configuration(words, {}, is_silent=True))
+    assert same([found[name] for name in ("plain", "text", "other")], [text] * 3)

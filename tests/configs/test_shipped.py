@@ -140,6 +140,19 @@ def test_experiments_parse(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("runner", ["dev", "local"])
+@pytest.mark.parametrize("algorithm", ["bc", "es", "sac", "impala", "ppo"])
+def test_algorithms_with_documented_defaults_take_each_runner(
+    algorithm: str, runner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["fit", "--config", f"conf_train/{algorithm}", "--data", f"runner/{runner}", "--print_config"])
+    assert exit_.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)["data"]["init_args"]
+    assert printed["n_shards"] == 0
+    assert printed["engine"]["class_path"] == read(f"runner/{runner}")["init_args"]["engine"]["class_path"]
+
+
 @pytest.mark.parametrize("name", SWEEPS)
 def test_sweeps_search_options_that_exist(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     content, _ = read_content(name)

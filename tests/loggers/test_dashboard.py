@@ -201,3 +201,19 @@ def test_plots_that_events_declare_are_shown_as_pictures_over_env_steps(tmp_path
         assert (curves[0].width, curves[0].height) == (300, 200)
         assert log.Scalars(f"{stage}_PoleEvents/angle/highest")[-1].step == 320
     assert pyplot.get_fignums() == []
+
+
+def test_hyperparameters_have_one_name_however_they_are_spelled() -> None:
+    limit = {"class_path": "my.Limit", "init_args": {"steps": 5}}
+    env = {"class_path": "my.Env", "init_args": {"size": 7}}
+    config = {
+        "model": {"class_path": "my.PPO", "init_args": {"lr": 0.1}},
+        "data": {"class_path": "my.Data", "init_args": {"env": env, "wrappers": ["my.First", limit]}},
+        "hyperparameters": [
+            *("model.init_args.lr", "data.wrappers+", "data.wrappers.steps"),
+            *("data.env.dict_kwargs.size", "variables.horizon"),
+        ],
+    }
+    found = hyperparameters(config)
+    assert found.pop("data.wrappers").startswith("['my.First', ")
+    assert found == {"model.lr": 0.1, "data.wrappers.steps": 5, "data.env.dict_kwargs.size": 7}

@@ -182,7 +182,7 @@ def test_what_belongs_to_training_is_refused_in_rollouts() -> None:
 
 def test_values_of_the_documentation_become_those_of_today(capsys: pytest.CaptureFixture[str]) -> None:
     assert option_value("data.env.name", "CartPole-v0") == "CartPole-v1"
-    assert capsys.readouterr().err == "maze-pl: gymnasium has CartPole-v1 in place of CartPole-v0\n"
+    assert capsys.readouterr().err == "maze-pl: CartPole-v0 is outdated in gymnasium; CartPole-v1 takes its place\n"
     assert option_value("model.name", "CartPole-v0") == "CartPole-v0"
     assert option_value("trainer.accelerator", "cuda") == "gpu"
     assert option_value("trajectories", True) == "both"

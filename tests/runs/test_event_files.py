@@ -30,7 +30,8 @@ def write_log(folder: Path, steps: range, restart: int | None = None) -> Path:
                 writer.add_scalar("b/c", -step, step)
                 writer.add_text("text", "nothing to read here", step)
     (file,) = set(folder.glob("*")) - before
-    return file.rename(folder / f"events.out.tfevents.{1_000_000_000 + len(before)}.host")  # one second later than the last
+    second = 1_000_000_000 + len(before)  # TensorBoard orders files by the seconds in their names
+    return file.rename(folder / f"events.out.tfevents.{second}.host")
 
 
 def by_tensorboard(folder: Path) -> Points:

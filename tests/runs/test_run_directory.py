@@ -10,15 +10,20 @@ from pathlib import Path
 import pytest
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.runs.run_directory import claimed, require_empty, run_directory
+from maze_pl.runs.run_directory import claimed, has_failed, require_empty, run_directory
 
-RECORDS = ["config.yaml", "run.log", "command.txt", "provenance.json", "source_folders.txt", ".lock", "networks/a.svg"]
+RECORDS = [
+    *("config.yaml", "run.log", "command.txt", "provenance.json", "source_folders.txt", ".lock"),
+    "tensorboard/events.out.tfevents.1",
+]
 TRAINED = [*RECORDS, "metrics.csv"]
 PLAYED = ["config.yaml", "command.txt", "episodes.csv"]
 CONTINUE = "or continue its run with `maze-pl fit --resume {path}`, in Python with RunContext(run_dir='{path}')"
 CASES: list[tuple[list[str], bool, str]] = [
     (TRAINED, True, f"choose another one, {CONTINUE}"),
     (["config.yaml", "checkpoints/last.ckpt"], True, CONTINUE),
+    ([*RECORDS, "checkpoints/best.ckpt"], True, CONTINUE),
+    ([*RECORDS, "networks/a.svg"], True, CONTINUE),
     (["seeds.json"], True, "or continue its run with `maze-pl fit --resume {path}`"),
     (["sweep.yaml"], True, "or continue its sweep with `maze-pl sweep --resume {path}`"),
     ([*RECORDS, "notes.txt"], True, f"choose another one, {CONTINUE}"),
@@ -60,10 +65,29 @@ def test_a_new_run_may_use_the_directory_of_a_run_that_failed_before_its_first_e
     for file in RECORDS:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
-    require_empty(tmp_path)
     (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(ConfigurationError, match="is not empty"):
-        require_empty(tmp_path)
+    require_empty(tmp_path)
+    assert has_failed(tmp_path)
+    with pytest.raises(ConfigurationError, match="is not empty"):  # for several seeds or a sweep
+        require_empty(tmp_path, is_one_run=False)
+
+
+def test_a_run_that_has_ended_or_has_checkpoints_elsewhere_has_not_failed(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    elsewhere.mkdir()
+    (run / "config.yaml").write_text(f"best_checkpoint: {{dirpath: {elsewhere}}}\n", encoding="utf-8")
+    (run / "run.log").write_text("command: maze-pl fit\nrun directory: run\n", encoding="utf-8")
+    assert has_failed(run)
+    (elsewhere / "best.ckpt").touch()
+    assert not has_failed(run)
+    (elsewhere / "best.ckpt").unlink()
+    with (run / "run.log").open("a", encoding="utf-8") as log:  # without a logger and checkpoints
+        log.write("\nended: all epochs\nbest: none\nrun directory: run\n")
+    assert not has_failed(run)
+    (run / "run.log").write_text("", encoding="utf-8")
+    (run / "config.yaml").write_text("a: [", encoding="utf-8")
+    assert not has_failed(run)
 
 
 def test_a_directory_with_a_lock_is_empty(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.runs.run_directory import claimed
 from maze_pl.sweeps.sweep_file import Objective
-from maze_pl.sweeps.trial_results import final_values, steps
+from maze_pl.sweeps.trial_results import final_values, in_use, steps
 
 RETURN = Objective("eval/return")
 
@@ -88,3 +89,11 @@ def test_values_of_training_count_where_they_were_logged(tmp_path: Path) -> None
     write_table(tmp_path / "run", "step,train_A/loss,train_B/other,count\n100,4,1,\n200,3,1,6\n300,,1,\n")
     for metric, value in {"train_A/loss": 3.0, "count": 6.0}.items():
         assert final_values(tmp_path / "run", [Objective(metric, which="last")]) == [value]
+
+
+def test_a_trial_is_in_use_while_a_process_holds_the_lock_of_one_of_its_runs(tmp_path: Path) -> None:
+    with claimed(tmp_path / "seed_0"):
+        assert in_use(tmp_path)
+    assert not in_use(tmp_path)
+    (tmp_path / "seed_1" / ".lock").mkdir(parents=True)  # which is not the lock of a run
+    assert not in_use(tmp_path)

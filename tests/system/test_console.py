@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,3 +86,11 @@ def test_the_streams_are_restored_after_an_error() -> None:
         assert isinstance(sys.stdout, ConsoleStream)
         raise ValueError("of the command")
     assert (sys.stdout, sys.stderr) == before
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_runs_without_standard_streams(closed: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m maze_pl list algorithms {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("PPO" in done.stdout) == (not closed.startswith((">", "<")))
