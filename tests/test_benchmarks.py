@@ -22,8 +22,13 @@ SCRIPTS = {
     "bundles.py": [],
     "uneven_acts.py": ["--rounds", "1", "--rollouts", "12"],
     "array_cartpole.py": ["--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
+    "array_cartpole.py --contender plain": ["--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
     "array_cutting_2d.py": ["--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
     "array_step.py": ["--n_envs", "8", "--n_steps", "64", "--rounds", "1"],
+    "device_arrays.py cartpole": ["--device", "cpu", "--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
+    "device_arrays.py cutting_2d": ["--device", "cpu", "--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
+    "device_arrays.py sac": ["--device", "cpu", "--n_envs", "8", "--n_rollout_steps", "16", "--rollouts", "2"],
+    "update_overhead.py": ["--batches", "4"],
     "sweeps.py": ["--trials", "2", "--epochs", "1"],
 }
 
@@ -39,5 +44,6 @@ def test_a_benchmark_prints_its_figures(script: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     figures = json.loads(done.stdout.strip().splitlines()[-1])
-    assert figures
-    assert all(value >= 0 for value in figures.values())
+    numbers = [value for value in figures.values() if not isinstance(value, str | None)]
+    assert numbers
+    assert all(value >= 0 for value in numbers)

@@ -51,7 +51,7 @@ def check_equal(first: Path, second: Path) -> None:
     ("options", "chain", "expected"),
     [
         pytest.param([], CHAIN[::2], [3, 4, 6, 8, 9], id="some"),
-        pytest.param(STATEFUL, CHAIN[::2], [3, 4, 6, 8, 9], id="wrappers with state"),
+        pytest.param(STATEFUL, CHAIN[::2], [3, 4, 6, 8, 9], id="wrappers with state", marks=pytest.mark.long),
         pytest.param([], CHAIN, [2, 4, 7, 8, 10, 12, 15, 17, 18, 21], id="all", marks=pytest.mark.long),
         pytest.param(SUBPROCESS, CHAIN[::3], [4, 6, 9], id="subprocess", marks=pytest.mark.long),
     ],

@@ -92,6 +92,7 @@ def test_a_run_is_logged_played_and_continued_like_any_other(
     assert main(["export", "here", "--to", "agent.bundle", "--episodes", "1", "--max_steps", "20"]) == 0
 
 
+@pytest.mark.long
 def test_several_agents_of_a_sub_step_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["--config", "rllib_ppo_cartpole", *SMALL, "--data.env", "tests.structured.team.make_env"]
