@@ -188,3 +188,13 @@ def test_importing_the_package_imports_neither_torch_nor_lightning() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_playing_and_deploying_from_python_import_no_lightning() -> None:
+    code = (
+        "import sys, maze_pl;"
+        "maze_pl.rollout, maze_pl.AgentDeployment, maze_pl.read_metrics;"
+        "print([name for name in ('torch', 'pytorch_lightning', 'matplotlib') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "['torch']"

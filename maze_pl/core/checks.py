@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 MOST = 2**31 - 1
+MOST_EPISODES = 1_000_000  # of an evaluation, a rollout or a comparison
 _LEAST_BYTES_OF_AN_ENVIRONMENT = 4096  # lower bound for an object with spaces and a random generator
 
 

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from maze_pl.core.checks import check_count, check_room_for_environments
+from maze_pl.core.checks import MOST_EPISODES, check_count, check_room_for_environments
 from maze_pl.datamodules.environment_maker import Env, require_callables
 
-MOST_EPISODES = 1_000_000
 _BY_VALUE: Final = ("env", "wrappers")
 
 
@@ -30,11 +29,12 @@ class RolloutEvaluator:
         render: Whether to write each episode as a gif to `renderings/<evaluator>/` of the run
             directory (of the current folder in `maze-pl validate`). The next evaluation replaces
             it, as the seeds are the same. A gymnasium environment must be made with
-            render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`), a simulation
+            render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`, or
+            `--data.evaluators.NAME.env.dict_kwargs...` if the evaluator has another one), a simulation
             needs a renderer. Rendering takes much longer than playing.
         env: Builds one environment of this evaluator, such as one with held-out instances; None means
-            the environment of training. Its actions, agents, and shapes of observations must be those
-            of training.
+            the environment of training. Its actions, agents, and shapes and kinds of observations must
+            be those of training, and integers must not leave the bounds of training.
         wrappers: Callables that wrap the environment in this evaluator, the first one innermost; None
             means those of training, an empty list no wrapper. Statistics are those that training has
             for the same classes: others cannot be added, and those that change observations cannot
@@ -96,6 +96,10 @@ def checked_evaluators(
     if evaluators and not has_env:
         remedy = "give one as env, or evaluators=null"
         raise ValueError(f"evaluators={list(evaluators)} need an environment, but there is none: {remedy}")
-    if "train" in evaluators:
-        raise ValueError("no evaluator can be named 'train', the name of the statistics of training")
+    for name in evaluators:
+        if name == "train" or name.startswith("train_"):
+            raise ValueError(f"no evaluator can be named {name!r}, as statistics of training are: choose another name")
+        if "/" in name:
+            fault = f"the evaluator {name!r} cannot have a slash in its name, which separates it from a value"
+            raise ValueError(f"{fault}, as in eval/return: use a name such as {name.replace('/', '_')}")
     return dict(evaluators)
