@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from maze_pl.cli.command_options import OptionParser, require_writable
-from maze_pl.config.search_path import ConfigurationError
 
 
 def run(_: Any, command: Sequence[str], *__: Any) -> int:
@@ -36,18 +35,15 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
     require_writable(options.to)
     from maze_pl.bundle.export import export
 
-    try:
-        manifest = export(
-            options.run,
-            options.to,
-            checkpoint=options.checkpoint,
-            episodes=options.episodes,
-            max_steps=options.max_steps,
-            seed=options.seed,
-            trust=options.trust,
-        )
-    except OSError as error:
-        raise ConfigurationError(f"{options.to} cannot be written: {error.strerror or error}") from error
+    manifest = export(
+        options.run,
+        options.to,
+        checkpoint=options.checkpoint,
+        episodes=options.episodes,
+        max_steps=options.max_steps,
+        seed=options.seed,
+        trust=options.trust,
+    )
     sys.stdout.write(f"{_summary(manifest)}\n{options.to}\n")
     return 0
 

@@ -4,15 +4,15 @@ import contextlib
 import ipaddress
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.cli.command_options import OptionParser
+from maze_pl.cli.served_source import ServedSource, needs_export
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.system.temporary_folder import temporary_folder
+from maze_pl_runtime import BundleError
 
 _TOKEN_VARIABLE: Final = "MAZE_PL_SERVE_TOKEN"
 
@@ -58,6 +58,8 @@ def _served(options: Any, token: str | None, hangups: list[int]) -> int:
         hangups: HUP signals so far; more may follow until the server is ready.
     """
     try:
+        import onnxruntime  # noqa: F401  # which computes all policies
+
         from maze_pl.serving.app import DecisionServer, ServerOptions
         from maze_pl.serving.server import serve
     except ImportError as error:
@@ -69,14 +71,21 @@ def _served(options: Any, token: str | None, hangups: list[int]) -> int:
         options.max_batch,
         options.max_episodes,
         options.episode_seconds,
+        options.max_state_bytes,
     )
     with temporary_folder("maze-pl-serve-") as folder:
-        load = partial(_load, options, folder)
+        source = ServedSource(
+            options.source,
+            folder,
+            options.max_batch,
+            checkpoint=options.checkpoint or "best",
+            trust=options.trust,
+        )
         try:
-            server = DecisionServer(load, server_options)
-        except ValueError as error:  # BundleError
+            server = DecisionServer(source.load, server_options)
+        except BundleError as error:
             raise ConfigurationError(str(error)) from error
-        number = serve(server, options.host, options.port, hangups)
+        number = serve(server, options.host, options.port, hangups, source.stop)
     return 130 if number == signal.SIGINT else 0
 
 
@@ -94,9 +103,10 @@ def _parsed(command: Sequence[str]) -> Any:
         "max_batch": (1024, "largest number of observations of a request"),
         "max_episodes": (10_000, "largest number of episodes on the server"),
         "episode_seconds": (3600.0, "seconds without a request after which an episode is forgotten"),
+        "max_state_bytes": (2**30, "largest memory of the policy states of all episodes"),
         "body_seconds": (
             10.0,
-            "seconds in which the head of a request must arrive, then its body, and answers be read",
+            "longest wait for a client: for the head of a request, for its body, for 16 KiB of answers to be read",
         ),
     }
     for name, (default, meaning) in limits.items():
@@ -105,7 +115,7 @@ def _parsed(command: Sequence[str]) -> Any:
     parser.add_argument("--checkpoint", metavar="NAME", help=which)
     parser.add_argument("--trust", action="store_true", help="let the run name any class")
     options = parser.parse(command[1:])
-    if not _needs_export(options.source):
+    if not needs_export(options.source):
         option = "--trust" if options.checkpoint is None else "--checkpoint"
         if options.trust or options.checkpoint is not None:
             fault = f"{options.source} is not a run or a checkpoint"
@@ -145,26 +155,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _needs_export(source: Path) -> bool:
-    """True for a run directory or a checkpoint, which is exported to a bundle first."""
-    return source.is_dir() or source.suffix == ".ckpt"
-
-
-def _load(options: Any, folder: Path) -> Any:
-    """Load the bundle; export it first if the source is a run or a checkpoint."""
-    from maze_pl.serving.served_policy import ServedPolicy
-
-    path: Path = options.source
-    if _needs_export(path):
-        from maze_pl.bundle.export import export
-
-        bundle = folder / "agent.bundle"
-        checkpoint = options.checkpoint or "best"
-        manifest = export(path, bundle, checkpoint=checkpoint, trust=options.trust)
-        left = [role["name"] for role in manifest["wrappers"] if not role["is_included"]]
-        if left:
-            sys.stdout.write(f"left to clients: {', '.join(left)}; see the manifest, GET /spec\n")
-        path = bundle
-    return ServedPolicy(path, options.max_batch)

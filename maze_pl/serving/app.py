@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.serving.batcher import Batcher
 from maze_pl.serving.decoding import JSON, NPZ, decoded, encoded
 from maze_pl.serving.episode_store import EpisodeStore
@@ -24,10 +25,10 @@ from maze_pl.serving.openapi import description_of
 from maze_pl.serving.request_error import RequestError
 from maze_pl.serving.served_policy import CheckedRequest, ServedPolicy
 from maze_pl.serving.server_metrics import ServerMetrics
-from maze_pl_runtime import Decision
+from maze_pl_runtime import BundleError, Decision
 
 _LOGGER: Final = logging.getLogger(__name__)
-LOAD_ERRORS: Final = (OSError, ValueError)
+LOAD_ERRORS: Final = (BundleError, ConfigurationError)
 """Errors of a file that is not a bundle, and of a run or checkpoint that cannot be exported."""
 _CLIENT_GONE: Final = 499  # the client has closed the connection
 
@@ -41,11 +42,12 @@ class ServerOptions:
     Attributes:
         token: Secret that requests must send; None for none.
         max_request_bytes: Largest body of a request.
-        body_seconds: Time in seconds in which the head of a request must arrive, then its body, and in which
-            a client must read a part of its answers.
+        body_seconds: Longest wait for a client, in seconds: for the head of a request, then for its body, and
+            for each 16 KiB of its answers to be read.
         max_batch: Largest number of observations of a request, and of those decided together.
         max_episodes: Largest number of episodes on the server.
         episode_seconds: Seconds without a request after which an episode is forgotten.
+        max_state_bytes: Largest memory of the policy states of all episodes.
     """
 
     token: str | None = None
@@ -54,6 +56,7 @@ class ServerOptions:
     max_batch: int = 1024
     max_episodes: int = 10_000
     episode_seconds: float = 3600.0
+    max_state_bytes: int = 2**30
 
 
 class DecisionServer:
@@ -73,7 +76,7 @@ class DecisionServer:
         self._load = load
         self.options = options
         self._metrics = ServerMetrics()
-        self._episodes = EpisodeStore(options.max_episodes, options.episode_seconds)
+        self._episodes = EpisodeStore(options.max_episodes, options.episode_seconds, options.max_state_bytes)
         self._batcher = Batcher(options.max_batch, self._metrics.count_batch)
         self._reloading = asyncio.Lock()
         self.served = load()
@@ -108,7 +111,7 @@ class DecisionServer:
             path: The path.
             method: Its method.
             handler: Answers a request.
-            is_open: Whether no token is needed.
+            is_open: Whether anyone may use it.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -116,7 +119,7 @@ class DecisionServer:
             status = 500
             try:
                 if not is_open:
-                    self._require_token(request)
+                    self._require_access(request)
                 response = await handler(request)
                 status = response.status_code
             except RequestError as error:
@@ -129,16 +132,24 @@ class DecisionServer:
                 response = Response(status_code=400)
             except Exception as error:  # a fault of the policy or of this server; details stay in its log
                 _LOGGER.exception("a request to %s failed", path)
-                response = _json({"error": f"the decision failed: {type(error).__name__}", "field": ""}, status)
+                response = _json({"error": f"the request failed: {type(error).__name__}", "field": ""}, status)
             finally:
                 self._metrics.count_request(path, status, time.perf_counter() - began)
             return response
 
         return Route(path, endpoint, methods=[method])
 
-    def _require_token(self, request: Request) -> None:
-        """Raise RequestError if a token is needed, and the request does not have it."""
+    def _require_access(self, request: Request) -> None:
+        """Raise RequestError if the request does not have the token, or is one of a web page if there is none.
+
+        Browsers let any page send some requests to this machine, and name its origin. They do not give it a token.
+        """
         if self.options.token is None:
+            origin = request.headers.get("origin")
+            host = request.headers.get("host", "")
+            if origin is not None and origin.partition("://")[2].lower() != host.lower():
+                fault = f"a web page of {origin[:80]!r} has no access to this server, which has no token"
+                raise RequestError(fault, "origin", 403)
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         expected = self.options.token.encode()
@@ -150,19 +161,20 @@ class DecisionServer:
 
     async def _act(self, request: Request) -> Response:
         served = self.served
-        content = decoded(await self._body(request), request.headers.get("content-type", ""))
+        content = decoded(await self._body(request), request.headers.get("content-type", ""), served.n_arrays)
         checked = served.checked(content)
         return self._answer(request, served, checked, await self._batcher.decide(served, checked))
 
     async def _act_in_episode(self, request: Request) -> Response:
         body = await self._body(request)
-        episode = self._episodes.find(request.path_params["episode"])
+        name = request.path_params["episode"]
+        episode = self._episodes.find(name)
         async with episode.lock:
             served = self.served
             if episode.state_shapes != served.state_shapes:  # while the request waited for its turn
                 fault = "the bundle was replaced by one with other states"
                 raise RequestError(f"{fault}; begin a new episode", "episode", 404)
-            content = decoded(body, request.headers.get("content-type", ""))
+            content = decoded(body, request.headers.get("content-type", ""), served.n_arrays)
             if "state" in content:
                 raise RequestError("an episode has its state on the server; leave out state", "state")
             checked = served.checked(content, {})  # without a state, to learn who acts
@@ -173,7 +185,7 @@ class DecisionServer:
             if state:
                 checked = served.checked(content, state)
             decision = await self._batcher.decide(served, checked)
-            episode.keep(*actor, decision.state)
+            self._episodes.keep(name, *actor, decision.state)
             return self._answer(request, served, checked, decision, with_state=False)
 
     def _answer(
@@ -259,8 +271,8 @@ class DecisionServer:
             The hash of the bundle that decides now, and the number of episodes that it cannot continue.
 
         Raises:
-            OSError: A file cannot be read; the previous bundle stays in place after all errors.
-            ValueError: The file is not a valid bundle, or the run or checkpoint cannot be exported.
+            BundleError: The file is not a valid bundle; the previous bundle stays in place after all errors.
+            ConfigurationError: The run or checkpoint cannot be exported.
         """
         async with self._reloading:
             try:

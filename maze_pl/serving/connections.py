@@ -7,9 +7,10 @@ their answers, would use up all files of the process, and others could not conne
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -21,6 +22,7 @@ _MOST_CONNECTIONS: Final = 10_000
 _FEWEST_CONNECTIONS: Final = 16
 _FEWEST_READ: Final = 2**14
 """Bytes that a client must read in the time limit while the server waits for it."""
+_MOST_LOOKED_AT: Final = 100  # idle connections, when one is to be closed
 
 
 def most_connections() -> int:
@@ -36,15 +38,27 @@ class ConnectionLimits:
     """Limits that all connections of a server share.
 
     Attributes:
-        head_seconds: Time in seconds in which the head of a request must arrive, and in which a client must
+        client_seconds: Time in seconds in which the head of a request must arrive, and in which a client must
             read a part of its answers.
         most: Largest number of connections.
         is_open: Whether further connections are accepted.
+        idle: Connections without a request, with the longest idle one first.
     """
 
-    head_seconds: float
+    client_seconds: float
     most: int
     is_open: bool = True
+    idle: dict[Connection, None] = field(default_factory=dict)
+
+    def longest_idle(self) -> Connection | None:
+        """Return the connection that has been without a request for the longest time; None if none is.
+
+        Those that are sending an answer are left out if there are others among the longest idle ones.
+        """
+        for one in itertools.islice(self.idle, _MOST_LOOKED_AT):
+            if not one.transport.get_write_buffer_size():
+                return one
+        return next(iter(self.idle), None)
 
 
 class Connection(H11Protocol):
@@ -54,21 +68,17 @@ class Connection(H11Protocol):
     connection is closed. Uvicorn itself sets no limit here.
 
     If there are too many connections, the one that has been without a request for the longest time is closed;
-    the new one, if all have a request under way. Uvicorn itself limits only the time between two requests, and
+    the new one, if all have a request under way. One that is still sending an answer is spared if others are
+    idle. Uvicorn itself limits only the time between two requests, and
     not after the first byte of the second one.
 
     Args:
         limits: The limits.
         options: Arguments of uvicorn.
-
-    Attributes:
-        idle_since: Time of the event loop since which there has been no request, in seconds; infinite
-            while there is one.
     """
 
     def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(**options)
-        self.idle_since = math.inf
         self._limits = limits
         self._timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
@@ -82,37 +92,35 @@ class Connection(H11Protocol):
             self._abort()
             return
         if len(self.connections) > self._limits.most:
-            self._longest_idle()._abort()
-        self.idle_since = self.loop.time()
-        self._timer = self.loop.call_later(self._limits.head_seconds, self._close_if_idle)
-        self._reader_timer = self.loop.call_later(self._limits.head_seconds, self._abort_if_unread)
-
-    def _longest_idle(self) -> Connection:
-        """Return the connection without a request for the longest time, which may be closing; this one if none."""
-        idle = []
-        for one in self.connections:
-            if isinstance(one, Connection) and math.isfinite(one.idle_since) and not one._is_aborted:
-                idle.append(one)
-        return min(idle, key=lambda one: one.idle_since, default=self)
+            longest = self._limits.longest_idle()
+            if longest is None:
+                self._abort()
+                return
+            longest._abort()
+        self._limits.idle[self] = None
+        self._timer = self.loop.call_later(self._limits.client_seconds, self._close_if_idle)
+        self._reader_timer = self.loop.call_later(self._limits.client_seconds, self._abort_if_unread)
 
     def data_received(self, data: bytes) -> None:
         """Handle what has arrived, and wait for the rest of a head, however slowly it comes."""
         super().data_received(data)
         if not self._has_no_request():
-            self.idle_since = math.inf
+            self._limits.idle.pop(self, None)
             self._end_time_limit()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self._limits.head_seconds, self._close_if_idle)
+            self._timer = self.loop.call_later(self._limits.client_seconds, self._close_if_idle)
 
     def on_response_complete(self) -> None:
         """Note that there is no request from now on, unless the next one has arrived already."""
         super().on_response_complete()
-        if self._has_no_request():
-            self.idle_since = self.loop.time()
+        if self._has_no_request() and not self._is_aborted:
+            self._limits.idle.pop(self, None)
+            self._limits.idle[self] = None  # at the end
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._is_aborted = True
+        self._limits.idle.pop(self, None)
         self._end_time_limit()
         if self._reader_timer is not None:
             self._reader_timer.cancel()
@@ -141,7 +149,7 @@ class Connection(H11Protocol):
 
     def _abort_if_unread(self) -> None:
         """Close the connection at once if the server waits for its client, which reads nothing or too little."""
-        self._reader_timer = self.loop.call_later(self._limits.head_seconds, self._abort_if_unread)
+        self._reader_timer = self.loop.call_later(self._limits.client_seconds, self._abort_if_unread)
         if not (self.flow.write_paused or self.transport.is_closing()):
             return
         unread = self.transport.get_write_buffer_size()
@@ -152,4 +160,5 @@ class Connection(H11Protocol):
     def _abort(self) -> None:
         """Close the connection at once, without the rest of its answers."""
         self._is_aborted = True
+        self._limits.idle.pop(self, None)
         self.transport.abort()

@@ -18,18 +18,21 @@ Array = np.ndarray[Any, np.dtype[Any]]
 JSON: Final = "application/json"
 NPZ: Final = "application/x-npz"
 _GROUPS: Final = ("observation", "state")  # of arrays, named `<group>/<name>` in an archive
+_ENTRY: Final = b"PK\x01\x02"  # begins each entry of the directory of an archive
+_MOST_FURTHER: Final = 16  # arrays of an archive that the policy does not use
 _HEADERS: Final[dict[tuple[int, int], Callable[..., Any]]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 
 
-def decoded(body: bytes, content_type: str) -> dict[str, Any]:
+def decoded(body: bytes, content_type: str, n_arrays: int) -> dict[str, Any]:
     """Return what a body contains.
 
     Args:
         body: The body.
         content_type: Its type: JSON or NPZ, with or without parameters.
+        n_arrays: Number of arrays that a request may need; an archive with many more is refused.
 
     Raises:
         RequestError: The type is unknown, or the body is not of this type.
@@ -38,7 +41,7 @@ def decoded(body: bytes, content_type: str) -> dict[str, Any]:
     if kind == JSON:
         return _from_json(body)
     if kind == NPZ:
-        return _from_npz(body)
+        return _from_npz(body, n_arrays + _MOST_FURTHER)
     raise RequestError(f"content type {content_type[:80]!r} must be {JSON} or {NPZ}", "content-type", 415)
 
 
@@ -52,8 +55,15 @@ def _from_json(body: bytes) -> dict[str, Any]:
     return content
 
 
-def _from_npz(body: bytes) -> dict[str, Any]:
-    """Read an archive without unpickling, and without holding more than the body's size, also if entries overlap."""
+def _from_npz(body: bytes, most: int) -> dict[str, Any]:
+    """Read an archive without unpickling, and without holding more than the body's size, also if entries overlap.
+
+    Args:
+        body: The archive.
+        most: Largest number of arrays, as each takes time, however small it is.
+    """
+    if body.count(_ENTRY) > most:  # before the directory is read, which takes time, too
+        raise RequestError(f"the archive has more than {most} arrays; leave out those that the policy does not use")
     content: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
@@ -77,7 +87,7 @@ def _from_npz(body: bytes) -> dict[str, Any]:
                     content[name] = value if value.ndim else value.item()
     except RequestError:
         raise
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, ArithmeticError, ValueError, EOFError, OSError, RuntimeError) as error:
         raise RequestError(f"the body is not a valid archive of numpy.savez: {error}", status=400) from None
     return content
 

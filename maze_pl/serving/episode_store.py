@@ -1,4 +1,4 @@
-"""Episodes on the server: policy states of their actors, bounded in number and age."""
+"""Episodes on the server: policy states of their actors, bounded in number, memory and age."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from maze_pl.serving.decoding import Array
 from maze_pl.serving.request_error import RequestError
 from maze_pl.serving.served_policy import StepKey
 
 MOST_ACTORS: Final = 1000
 """Largest number of actors whose policy states an episode keeps."""
+BYTES_OF_ACTOR: Final = 1000
+"""Memory that each of these policy states takes besides its numbers, roughly."""
 
 
 @dataclass
@@ -24,12 +28,14 @@ class Episode:
     Attributes:
         state_shapes: Step key -> description of the policy states, of the policy that it began with.
         states: (step key, agent id) -> policy state after the actor's previous act, without batch dimension.
+        n_bytes: Memory of these states.
         lock: Held while an act is decided, since it depends on the one before.
         last_used: Time of the last request.
     """
 
     state_shapes: dict[Any, Any]
     states: dict[tuple[Any, int], dict[str, Array]] = field(default_factory=dict)
+    n_bytes: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last_used: float = 0.0
 
@@ -45,18 +51,6 @@ class Episode:
             raise RequestError(f"the episode already has {known}; begin another one", "agent_id")
         return state or {}
 
-    def keep(self, step_key: StepKey, agent_id: int, decision_state: dict[str, Array]) -> None:
-        """Keep the policy state of an actor after its act.
-
-        Args:
-            step_key: The sub-step.
-            agent_id: The agent.
-            decision_state: Name -> [1, ...]; empty if the policy has no state.
-        """
-        if decision_state:
-            state = {name: array[0] for name, array in decision_state.items()}
-            self.states[step_key, agent_id] = state
-
 
 class EpisodeStore:
     """Episodes by id; one that was not used for a while is forgotten.
@@ -64,12 +58,20 @@ class EpisodeStore:
     Args:
         max_episodes: Largest number of episodes.
         max_age: Seconds without a request after which an episode is forgotten.
+        max_bytes: Largest memory of the policy states of all episodes.
         clock: Returns the time in seconds.
+
+    Attributes:
+        n_bytes: Memory of the policy states of all episodes.
     """
 
-    def __init__(self, max_episodes: int, max_age: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, max_episodes: int, max_age: float, max_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.max_episodes = max_episodes
         self.max_age = max_age
+        self.max_bytes = max_bytes
+        self.n_bytes = 0
         self._clock = clock
         self._episodes: dict[str, Episode] = {}  # in the order of their last use
 
@@ -84,8 +86,7 @@ class EpisodeStore:
             RequestError: There are too many episodes.
         """
         if len(self) >= self.max_episodes:
-            remedy = f"end some by DELETE /episodes/ID; unused ones are forgotten after {self.max_age:g} s"
-            raise RequestError(f"there are already {self.max_episodes} episodes: {remedy}", status=503)
+            raise RequestError(f"there are already {self.max_episodes} episodes: {self._remedy}", status=503)
         name = secrets.token_urlsafe(16)
         self._episodes[name] = Episode(state_shapes, last_used=self._clock())
         return name
@@ -104,17 +105,52 @@ class EpisodeStore:
         episode.last_used = self._clock()
         return episode
 
+    def keep(self, name: str, step_key: StepKey, agent_id: int, decision_state: dict[str, Array]) -> None:
+        """Keep the policy state of an actor after its act, unless the episode has ended in the meantime.
+
+        Args:
+            name: Id of the episode.
+            step_key: The sub-step.
+            agent_id: The agent.
+            decision_state: Name -> [1, ...]; empty if the policy has no state.
+
+        Raises:
+            RequestError: It is a further actor, and the states of all episodes take too much memory.
+        """
+        episode = self._episodes.get(name)
+        if episode is None or not decision_state:
+            return
+        actor = (step_key, agent_id)
+        if actor not in episode.states:
+            n_bytes = BYTES_OF_ACTOR + sum(array.nbytes for array in decision_state.values())
+            if self.n_bytes + n_bytes > self.max_bytes:
+                fault = f"the policy states of all episodes take {self.n_bytes} bytes, and at most {self.max_bytes}"
+                raise RequestError(f"{fault} are allowed: {self._remedy}", status=503)
+            episode.n_bytes += n_bytes
+            self.n_bytes += n_bytes
+        # Copies, as views would keep the arrays of all requests that were decided together.
+        episode.states[actor] = {part: np.array(array[0]) for part, array in decision_state.items()}
+
     def end(self, name: str) -> None:
         """Forget an episode; raises RequestError if there is no such episode."""
         self.find(name)
-        del self._episodes[name]
+        self._forget(name)
 
     def forget_incompatible(self, state_shapes: dict[Any, Any]) -> int:
         """Forget episodes whose states a new policy cannot continue, and return their number."""
         names = [name for name, episode in self._episodes.items() if episode.state_shapes != state_shapes]
         for name in names:
-            del self._episodes[name]
+            self._forget(name)
         return len(names)
+
+    @property
+    def _remedy(self) -> str:
+        """Remedy against too many episodes."""
+        return f"end some by DELETE /episodes/ID; unused ones are forgotten after {self.max_age:g} s"
+
+    def _forget(self, name: str) -> None:
+        """Forget an episode."""
+        self.n_bytes -= self._episodes.pop(name).n_bytes
 
     def _forget_old(self) -> None:
         limit = self._clock() - self.max_age
@@ -122,4 +158,4 @@ class EpisodeStore:
             name = next(iter(self._episodes))
             if self._episodes[name].last_used >= limit:
                 return
-            del self._episodes[name]
+            self._forget(name)

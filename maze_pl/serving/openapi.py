@@ -21,13 +21,15 @@ _ERROR: Final = {
 _REFUSALS: Final = {
     "400": "The body cannot be read.",
     "401": "The token is missing or wrong.",
-    "403": "The server has no token, which this request needs.",
+    "403": "A web page of another origin sent the request, or the server has no token, which the request needs.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
     "415": "The content type is unknown.",
     "422": "A field is wrong; `field` names it.",
+    "500": "The request failed by a fault of the policy or the server, which its log describes.",
+    "503": "There are too many episodes, or their policy states take too much memory.",
 }
-_REFUSALS_OF_ACTS: Final = [code for code in _REFUSALS if code != "403"]
+_REFUSALS_OF_ACTS: Final = [code for code in _REFUSALS if code != "503"]
 _EPISODE: Final = {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
@@ -141,7 +143,7 @@ def _act(steps: Sequence[Mapping[str, Any]], max_batch: int, in_episode: bool) -
         "summary": "Decide on the next observation of an episode",
         "parameters": [_EPISODE],
         "requestBody": body,
-        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS, "404"),
+        "responses": _answers({"200": decided}, *_REFUSALS_OF_ACTS, "404", "503"),
     }
 
 
@@ -160,23 +162,25 @@ def description_of(manifest: Mapping[str, Any], max_batch: int, with_token: bool
     paths: dict[str, Any] = {
         "/act": {"post": _act(steps, max_batch, in_episode=False)},
         "/episodes": {
-            "post": {"summary": "Begin an episode", "responses": _answers({"201": begun}, "401", "503")},
+            "post": {"summary": "Begin an episode", "responses": _answers({"201": begun}, "401", "403", "503")},
         },
         "/episodes/{episode}": {
             "delete": {
                 "summary": "End an episode",
                 "parameters": [_EPISODE],
-                "responses": _answers(ended, "401", "404"),
+                "responses": _answers(ended, "401", "403", "404"),
             }
         },
         "/episodes/{episode}/act": {"post": _act(steps, max_batch, in_episode=True)},
         "/health": {"get": {"summary": "State of the server", "responses": {"200": _object("It decides.", {})}}},
-        "/spec": {"get": {"summary": "Manifest", "responses": _answers({"200": _object("Manifest.", {})}, "401")}},
-        "/metrics": {"get": {"summary": "Metrics", "responses": _answers({"200": text}, "401")}},
+        "/spec": {
+            "get": {"summary": "Manifest", "responses": _answers({"200": _object("Manifest.", {})}, "401", "403")}
+        },
+        "/metrics": {"get": {"summary": "Metrics", "responses": _answers({"200": text}, "401", "403")}},
         "/reload": {
             "post": {
                 "summary": "Reload the bundle from its file",
-                "responses": _answers({"200": _object("The bundle that decides now.", {})}, "401", "403", "409"),
+                "responses": _answers({"200": _object("The bundle that decides now.", {})}, "401", "403", "409", "500"),
             }
         },
     }

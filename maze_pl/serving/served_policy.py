@@ -14,7 +14,7 @@ from maze_pl.config.search_path import suggestion
 from maze_pl.serving.decoding import Array
 from maze_pl.serving.request_error import RequestError
 from maze_pl_runtime import BundleError, Decision, Policy
-from maze_pl_runtime.inputs import Input, inputs_of
+from maze_pl_runtime.inputs import Input, converted, inputs_of
 
 StepKey = int | str
 FIELDS: Final = ("observation", "step_key", "deterministic", "state", "uniforms", "agent_id", "with_parameters")
@@ -78,9 +78,10 @@ class ServedPolicy:
             self._inputs[key] = inputs_of(step)
 
     @property
-    def has_state(self) -> bool:
-        """True if decisions depend on earlier ones."""
-        return any(step["state"] for step in self.policy.spec.values())
+    def n_arrays(self) -> int:
+        """Largest number of arrays that a request may need."""
+        sizes = [len(step["observations"]) + len(step["state"]) for step in self.policy.spec.values()]
+        return max(sizes, default=0) + len(FIELDS)
 
     @property
     def state_shapes(self) -> dict[StepKey, Any]:
@@ -101,7 +102,7 @@ class ServedPolicy:
         """
         for name in content:
             if name not in FIELDS:
-                near = suggestion(name, FIELDS)
+                near = suggestion(name[:80], FIELDS)
                 expected = f"expected some of {', '.join(FIELDS)}{near}"
                 raise RequestError(f"unknown field {name[:80]!r}: {expected}", name[:80])
         step_key = self._step_key(content.get("step_key"))
@@ -248,14 +249,9 @@ def _numbers(given: Any, field: str, dtype: str, shape: tuple[int, ...], is_batc
     """
     expected = shape if is_batch else shape[1:]
     try:
-        array = np.asarray(given)
-    except (ValueError, OverflowError):  # ragged lists
-        array = np.empty(0, object)
-    is_number = array.dtype.kind in "fiub" and array.shape == expected
-    if not is_number or not np.isfinite(array).all():
+        array = converted(given, np.dtype(dtype), expected, field)
+    except ValueError as error:
+        raise RequestError(str(error), field) from None
+    if array.shape != expected or not np.isfinite(array).all():
         raise RequestError(f"{field} must be finite numbers of shape {expected}, not {given!r:.80}", field)
-    with np.errstate(over="ignore", invalid="ignore"):
-        converted = array.astype(dtype).reshape(shape)
-    if not np.isfinite(converted).all() or (converted.dtype.kind in "iu" and (converted != array.reshape(shape)).any()):
-        raise RequestError(f"{field} must be {dtype}, not {given!r:.80}", field)
-    return converted
+    return array.reshape(shape)

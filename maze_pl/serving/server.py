@@ -19,6 +19,7 @@ from maze_pl.serving.app import LOAD_ERRORS, DecisionServer
 from maze_pl.serving.connections import ACCEPTED_AT_ONCE, Connection, ConnectionLimits, most_connections
 
 _LOGGER: Final = logging.getLogger(__name__)
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_FINISH: Final = 30  # for requests under way when the server is stopped
 _MOST_WAITING: Final = 2048  # connections that the kernel keeps until they are accepted
 
@@ -54,16 +55,29 @@ class _Server(uvicorn.Server):
         self._limits.is_open = False
         await super().shutdown(sockets)
 
+    def end_at_once(self) -> None:
+        """Close all connections without answering requests under way."""
+        self.force_exit = True
+        for one in [*self.server_state.connections]:
+            one.transport.abort()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Do nothing; uvicorn would end the process by the signal afterwards."""
         yield
 
 
-def serve(server: DecisionServer, host: str, port: int, hangups: Collection[int] = ()) -> int:
+def serve(
+    server: DecisionServer,
+    host: str,
+    port: int,
+    hangups: Collection[int] = (),
+    on_stop: Callable[[], object] | None = None,
+) -> int:
     """Answer requests until INT or TERM; HUP reloads the bundle.
 
-    On a signal, the server takes no more requests, answers those under way and returns.
+    On a signal, the server takes no more requests, answers those under way and returns. On a second one, it
+    answers no more. A third one ends the process.
 
     Args:
         server: The application.
@@ -71,6 +85,7 @@ def serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]
         port: Port; 0 for a free one.
         hangups: HUP signals that came during the start, when the bundle may have been read already;
             after any, it is reloaded once the server is ready.
+        on_stop: Called on each INT and TERM, in the event loop; ends a reload, for which the server waits.
 
     Returns:
         The signal that ended the server.
@@ -78,7 +93,7 @@ def serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]
     Raises:
         ConfigurationError: The address cannot be used.
     """
-    return asyncio.run(_serve(server, host, port, hangups))
+    return asyncio.run(_serve(server, host, port, hangups, on_stop))
 
 
 def _config_of(server: DecisionServer, limits: ConnectionLimits, host: str, port: int) -> uvicorn.Config:
@@ -115,7 +130,13 @@ def _socket_of(config: uvicorn.Config) -> socket.socket:
     return bound
 
 
-async def _serve(server: DecisionServer, host: str, port: int, hangups: Collection[int]) -> int:
+async def _serve(
+    server: DecisionServer,
+    host: str,
+    port: int,
+    hangups: Collection[int],
+    on_stop: Callable[[], object] | None,
+) -> int:
     """Run a server in the event loop; see `serve`."""
     limits = ConnectionLimits(server.options.body_seconds, most_connections())
     config = _config_of(server, limits, host, port)
@@ -136,11 +157,16 @@ async def _serve(server: DecisionServer, host: str, port: int, hangups: Collecti
     def stop(number: int) -> None:
         received.append(number)
         running.should_exit = True
+        if on_stop is not None:
+            on_stop()
         if len(received) > 1:
-            running.force_exit = True
+            running.end_at_once()
+            for one in _STOPPING:
+                loop.remove_signal_handler(one)
+                signal.signal(one, signal.SIG_DFL)
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPPING:
         loop.add_signal_handler(number, stop, number)
     loop.add_signal_handler(signal.SIGHUP, reload)
     await running.serve(sockets=[_socket_of(config)])
@@ -154,7 +180,7 @@ async def _reload(server: DecisionServer) -> None:
     except LOAD_ERRORS as error:
         _LOGGER.error("the bundle in use stays: %s", error)
         return
-    except Exception:  # a fault in the code of a run
+    except Exception:  # a fault of this server
         _LOGGER.exception("the bundle in use stays")
         return
     sys.stdout.write(f"reloaded: sha256 {done['sha256']}, {done['ended_episodes']} episodes ended\n")

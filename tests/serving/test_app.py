@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from maze_pl.bundle.errors import ExportError
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.spaces import space_to_dict
-from maze_pl.serving import episode_store
+from maze_pl.serving import episode_store, served_policy
 from maze_pl.serving.app import DecisionServer, ServerOptions
 from maze_pl.serving.episode_store import Episode
 from maze_pl.serving.openapi import _space
@@ -138,14 +138,6 @@ def test_actors_of_an_episode_are_limited(client: TestClient, monkeypatch: pytes
     assert client.post(path, json={"observation": ONE, "agent_id": 7}).status_code == 200
 
 
-def test_an_episode_of_a_policy_without_states_keeps_nothing() -> None:
-    episode = Episode({})
-    for agent in range(3):
-        assert episode.state_of(0, agent) == {}
-        episode.keep(0, agent, {})
-    assert episode.states == {}
-
-
 def test_episodes_are_limited(client: TestClient) -> None:
     assert [client.post("/episodes").status_code for _ in range(4)] == [201, 201, 201, 503]
 
@@ -177,6 +169,58 @@ def test_a_wrong_request_names_its_field(client: TestClient, request_: Any, fiel
     assert answer.status_code == 422
     assert answer.json()["field"] == field
     assert message in answer.json()["error"]
+
+
+def test_a_long_name_of_a_field_takes_no_longer_than_a_short_one(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    original = served_policy.suggestion
+
+    def noted(name: str, known: Any) -> str:
+        names.append(name)
+        return original(name, known)
+
+    monkeypatch.setattr(served_policy, "suggestion", noted)
+    answer = client.post("/act", json={"observations" * 300: 1})
+    assert answer.status_code == 422
+    assert [len(name) for name in names] == [80]
+
+
+def test_an_archive_of_many_arrays_is_refused(bundle: Path) -> None:
+    stream = io.BytesIO()
+    np.savez(stream, **{f"observation/{name}": np.asarray(value) for name, value in ONE.items()}, **{"state/m": 0})
+    few = stream.getvalue()
+    stream = io.BytesIO()
+    np.savez(stream, **{f"observation/{number}": np.zeros(1) for number in range(1000)})
+    headers = {"content-type": "application/x-npz"}
+    with TestClient(server_of(bundle)) as client:
+        answer = client.post("/act", content=stream.getvalue(), headers=headers)
+        assert answer.status_code == 422
+        assert "the archive has more than 27 arrays" in answer.json()["error"]
+        assert "state must be null or have the entries" in client.post("/act", content=few, headers=headers).text
+
+
+def test_pages_of_other_origins_have_no_access_without_a_token(bundle: Path) -> None:
+    requests = [("POST", "/episodes"), ("POST", "/act"), ("GET", "/spec"), ("DELETE", "/episodes/x")]
+    with TestClient(server_of(bundle)) as client:
+        for method, path in requests:
+            for origin in ("https://example.org", "null", "http://testserver:8080"):
+                answer = client.request(method, path, headers={"Origin": origin})
+                assert (answer.status_code, answer.json()["field"]) == (403, "origin")
+            assert client.request(method, path, headers={"Origin": "http://TestServer"}).status_code != 403
+        assert client.get("/health", headers={"Origin": "https://example.org"}).status_code == 200
+    with TestClient(server_of(bundle, token="secret")) as client:
+        headers = {**TOKEN, "Origin": "https://example.org"}
+        assert client.post("/episodes", headers=headers).status_code == 201
+
+
+def test_policy_states_of_episodes_are_limited_in_memory(bundle: Path) -> None:
+    with TestClient(server_of(bundle, max_state_bytes=2500)) as client:
+        path = f"/episodes/{client.post('/episodes').json()['episode']}/act"
+        answers = [client.post(path, json={"observation": ONE, "agent_id": agent}) for agent in (0, 1, 2, 1)]
+    assert [answer.status_code for answer in answers] == [200, 200, 503, 200]
+    assert "the policy states of all episodes take 2016 bytes" in answers[2].json()["error"]
 
 
 def test_bodies_and_batches_are_limited(client: TestClient) -> None:
@@ -232,7 +276,6 @@ def test_the_bundle_is_replaced_only_by_a_valid_one(bundle: Path) -> None:
         ConfigurationError("there is no checkpoint"),
         ExportError("the network cannot be exported"),
         BundleError("it is damaged"),
-        OSError("no permission"),
     ],
 )
 def test_what_cannot_be_loaded_again_leaves_the_bundle_in_use(
@@ -257,13 +300,26 @@ def test_what_cannot_be_loaded_again_leaves_the_bundle_in_use(
     assert [record.getMessage() for record in caplog.records] == [f"the bundle in use stays: {error}"]
 
 
-def test_a_fault_in_the_code_of_a_run_is_logged_when_it_is_reloaded(
-    bundle: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ValueError("wrong"), FileNotFoundError("gone")], ids=repr)
+def test_a_fault_in_a_reload_is_logged_with_its_traceback(
+    bundle: Path, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = server_of(bundle)
-    server._load = lambda: 1 // 0  # type: ignore[assignment, return-value]
+    server = server_of(bundle, token="secret")
+    digest = server.served.digest
+
+    def load() -> ServedPolicy:
+        raise error
+
+    server._load = load
     asyncio.run(_reload(server))
-    assert "ZeroDivisionError" in caplog.text and "the bundle in use stays" in caplog.text
+    assert "the bundle in use stays" in caplog.text
+    assert "Traceback (most recent call last)" in caplog.text and type(error).__name__ in caplog.text
+    caplog.clear()
+    with TestClient(server) as client:
+        answer = client.post("/reload", headers=TOKEN)
+    assert (answer.status_code, answer.json()["error"]) == (500, f"the request failed: {type(error).__name__}")
+    assert "Traceback (most recent call last)" in caplog.text
+    assert server.served.digest == digest
 
 
 def test_a_bundle_is_not_reloaded_over_http_without_a_token(client: TestClient) -> None:
@@ -324,7 +380,7 @@ def test_a_fault_of_the_policy_is_no_detail_for_clients(bundle: Path, caplog: py
     server.served.decide = fail  # type: ignore[method-assign]
     with TestClient(server) as client:
         answer = client.post("/act", json={"observation": ONE})
-    assert (answer.status_code, answer.json()["error"]) == (500, "the decision failed: RuntimeError")
+    assert (answer.status_code, answer.json()["error"]) == (500, "the request failed: RuntimeError")
     assert "secret path" in caplog.text
 
 
@@ -421,6 +477,7 @@ def test_the_description_fits_the_bundle(client: TestClient) -> None:
     place = single["properties"]["observation"]["properties"]["place"]
     assert (place["minItems"], place["maxItems"], place["items"]["type"]) == (2, 2, "number")
     assert batch["properties"]["observation"]["properties"]["kind"]["items"]["maximum"] == 4
+    assert {"403", "500", "503"} <= set(described["paths"]["/episodes/{episode}/act"]["post"]["responses"])
     state = batch["properties"]["state"]
     assert state["type"] == ["object", "null"]
     assert all(part["maxItems"] == 8 for part in state["properties"].values())

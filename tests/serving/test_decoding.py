@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from maze_pl.serving.decoding import JSON, NPZ, decoded, encoded
 from maze_pl.serving.request_error import RequestError
 
+N_ARRAYS = 100  # that a request may need
+
 
 def archive(**arrays: Any) -> bytes:
     stream = io.BytesIO()
@@ -25,7 +27,7 @@ def archive(**arrays: Any) -> bytes:
 
 def test_arrays_of_an_archive_become_fields() -> None:
     body = archive(**{"observation/x": np.arange(6.0).reshape(2, 3), "step_key": 1, "deterministic": False})
-    content = decoded(body, NPZ)
+    content = decoded(body, NPZ, N_ARRAYS)
     assert content["observation"]["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert content["step_key"] == 1
     assert content["deterministic"] is False
@@ -89,6 +91,19 @@ def overlapping() -> bytes:
     return body[:start] + directory + body[end : end + 8] + numbers + b"\x00\x00"
 
 
+def far_away() -> bytes:
+    """An archive whose directory places its array behind 2**63 bytes."""
+    body = archive(x=np.zeros(3))
+    start = body.index(b"PK\x01\x02")
+    end = body.index(b"PK\x05\x06")
+    entry = bytearray(body[start:end])
+    entry[30:32] = struct.pack("<H", 12)  # bytes of the extra field, which has the place of 64 bits
+    entry[42:46] = b"\xff" * 4
+    directory = bytes(entry) + struct.pack("<HHQ", 1, 8, 2**63 + 5)
+    numbers = struct.pack("<HHII", 1, 1, len(directory), start)
+    return body[:start] + directory + body[end : end + 8] + numbers + b"\x00\x00"
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "message"),
     [
@@ -103,6 +118,13 @@ def overlapping() -> bytes:
         (huge_header(), NPZ, 422, "'x' has 0 bytes, which do not fit its shape (1000000000000,)"),
         (pickled(), NPZ, 422, "'x' holds Python objects"),
         (overlapping(), NPZ, 400, "its entries have 8012800 bytes, the body has 8"),
+        (far_away(), NPZ, 400, "not a valid archive of numpy.savez: "),
+        (
+            archive(**{f"x{n}": 1 for n in range(117)}),
+            NPZ,
+            422,
+            "the archive has more than 116 arrays; leave out those",
+        ),
         (archive(observation=np.ones(2)), NPZ, 422, "observation is an array, expected one for each entry"),
         (archive(**{"state": np.ones(2), "state/x": np.ones(2)}), NPZ, 422, "state is an array, expected one"),
         (archive(**{"state/x": np.ones(2), "state": 1}), NPZ, 422, "named state/<name>"),
@@ -113,14 +135,27 @@ def overlapping() -> bytes:
 )
 def test_invalid_bodies_are_refused(body: bytes, kind: str, status: int, message: str) -> None:
     with pytest.raises(RequestError) as error:
-        decoded(body, kind)
+        decoded(body, kind, N_ARRAYS)
     assert error.value.status == status
     assert message in str(error.value)
+
+
+def test_an_archive_may_have_some_arrays_more_than_a_request_needs() -> None:
+    assert len(decoded(archive(**{f"x{n}": 1 for n in range(116)}), NPZ, N_ARRAYS)) == 116
+
+
+def test_an_archive_of_very_many_arrays_is_refused_before_its_directory_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = archive(**{f"x{n}": 1 for n in range(200)})
+    monkeypatch.delattr(zipfile, "ZipFile")
+    with pytest.raises(RequestError, match=r"more than 116 arrays"):
+        decoded(body, NPZ, N_ARRAYS)
 
 
 @given(st.binary(max_size=300), st.sampled_from([JSON, NPZ]))
 def test_no_body_raises_another_error_than_a_refusal(body: bytes, kind: str) -> None:
     try:
-        decoded(body, kind)
+        decoded(body, kind, N_ARRAYS)
     except RequestError as error:
         assert error.status in (400, 422)
