@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.agents import TorchPolicy
+from maze_pl.bundle.batch_parity import require_equal_batches
 from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.onnx_graphs import OPSET
@@ -59,7 +61,8 @@ def export(
         The manifest of the bundle.
 
     Raises:
-        ExportError: A part of the policy cannot be exported, or the bundle decides differently.
+        ExportError: A part of the policy cannot be exported, the bundle decides differently, or the file cannot be
+            written.
         ConfigurationError: There is no checkpoint, or it needs trust.
         ImportError: The packages of the extra `onnx` are missing.
     """
@@ -82,9 +85,18 @@ def export(
             **parts.described(),
         }
         decisions = recorded_decisions(env, policy, parts.roles, episodes, max_steps, seed)
-        parity = require_parity(Policy(manifest, parts.members), policy, parts.graphs, decisions, seed)
+        bundle = Policy(manifest, parts.members)
+        parity = require_parity(bundle, policy, parts.graphs, decisions, seed)
+        require_equal_batches(parity, bundle, parts.graphs, decisions)
+    if parity.untested:
+        remedy = "test it on more or longer episodes (episodes, max_steps)"
+        fault = f"{', '.join(parity.untested)} decided nothing in the episodes of the test, so that it is not tested"
+        warnings.warn(f"export of {path}: {fault}; {remedy}", stacklevel=2)
     manifest["parity"] = asdict(parity)
-    write_file(to, bundle_bytes(manifest, parts.members))
+    try:
+        write_file(to, bundle_bytes(manifest, parts.members))
+    except OSError as error:
+        raise ExportError(f"{to} cannot be written: {error.strerror or error}") from error
     return Policy.load(to).manifest
 
 

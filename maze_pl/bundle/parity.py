@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ class Parity:
         near_ties: Decisions whose most likely action has another option of a choice than that of the
             policy, which is as likely up to `TOLERANCE`.
         tolerance: The limit.
+        untested: Sub-steps, and agents with separate networks, that made no decision.
     """
 
     episodes: int
@@ -43,6 +44,7 @@ class Parity:
     largest_difference: float = 0.0
     near_ties: int = 0
     tolerance: float = TOLERANCE
+    untested: list[str] = field(default_factory=list)
 
 
 def require_parity(
@@ -69,6 +71,7 @@ def require_parity(
         ExportError: A number or an action differs, or the bundle refuses to decide; the message names it.
     """
     parity = Parity(len({decision.episode for decision in decisions}), len(decisions))
+    parity.untested = _untested(graphs, decisions)
     generator = np.random.default_rng(seed)
     states: dict[Any, dict[str, Array]] = {}
     for number, decision in enumerate(decisions):
@@ -92,23 +95,37 @@ def require_parity(
         except ValueError as error:
             raise ExportError(f"{where}: the policy decides, but the bundle refuses: {error}") from error
         expected = _by_policy(policy, graph, decision, states.get(actor), uniforms)
-        _compare_numbers(parity, graph, found, expected, where)
+        compare_numbers(parity, graph, found, expected, where)
         parameters = {head: expected[f"parameters/{head}"] for head in graph.heads}
         ties = graph.near_ties(parameters, TOLERANCE)
         sampled_ties = graph.near_ties(parameters, TOLERANCE, uniforms)
         is_near_tie = False
         for head, space in graph.actions.items():
             what = f"{where}: action {head!r}"
-            differs = _compare_actions(parity, found.action[head], decision.action[head], what, space, ties[head])
+            differs = compare_actions(parity, found.action[head], decision.action[head], what, space, ties[head])
             is_near_tie = is_near_tie or differs
             wanted = expected[f"sample/{head}"]
-            _compare_actions(parity, sampled.action[head], wanted, f"{what}, sampled", space, sampled_ties[head])
+            compare_actions(parity, sampled.action[head], wanted, f"{what}, sampled", space, sampled_ties[head])
         parity.near_ties += is_near_tie
         states[actor] = found.state
     return parity
 
 
-def _compare_numbers(
+def _untested(graphs: Mapping[StepKey, StepGraph], decisions: Sequence[RecordedDecision]) -> list[str]:
+    """Describe the networks that made no decision."""
+    actors = {decision.actor for decision in decisions}
+    keys = {actor.step_key for actor in actors}
+    found = []
+    for key, graph in graphs.items():
+        if key not in keys:
+            found.append(f"sub-step {key!r}")
+        elif graph.n_networks > 1:
+            agents = [agent for agent in range(graph.n_networks) if (key, agent) not in actors]
+            found += [f"agent {agent} of sub-step {key!r}" for agent in agents]
+    return found
+
+
+def compare_numbers(
     parity: Parity, graph: StepGraph, found: Decision, expected: Mapping[str, Array], where: str
 ) -> None:
     """Compare the parameters and the networks' state of a decision with those of the policy.
@@ -175,7 +192,7 @@ def _compare(parity: Parity, found: Any, expected: Any, what: str, magnitude: An
     parity.largest_difference = max(parity.largest_difference, difference)
 
 
-def _compare_actions(
+def compare_actions(
     parity: Parity, found: Any, expected: Any, what: str, space: Mapping[str, Any], ties: Any = False
 ) -> bool:
     """Compare numbers up to the tolerance, and integers exactly; entries in near ties may differ.

@@ -3,7 +3,7 @@
 Other observations and rewards are refused, because no algorithm could learn from them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -57,7 +57,12 @@ def _findings(step: StepSpec, segment: SegmentOf[Array], n_rows: int) -> Iterato
 
 
 def check_current_values(
-    arrays: Mapping[str, Array], envs: Array, steps: Array, where: str, first_env_index: int
+    arrays: Mapping[str, Array],
+    envs: Array,
+    steps: Array,
+    where: str,
+    first_env_index: int,
+    unbounded: Collection[str] = (),
 ) -> None:
     """Check the current values of some environments.
 
@@ -67,17 +72,19 @@ def check_current_values(
         steps: [n] the current step of each.
         where: Name of the unit in which steps are counted, such as "an episode".
         first_env_index: Number of the first environment, for the message.
+        unbounded: Descriptions of values that may be infinite, but must be numbers.
 
     Raises:
         EnvContractError: A value is not finite.
     """
     for what, array in arrays.items():
-        is_finite = _finite(array, 1)
-        if is_finite is not None:
-            environment = first_env_index + int(envs[~is_finite][0])
-            step = int(steps[~is_finite][0])
-            place = f"environment {environment} is not finite (step {step} of {where})"
-            raise EnvContractError(f"{what} of {place}")
+        may_be_infinite = what in unbounded
+        is_valid = _finite(np.where(np.isinf(array), 0, array) if may_be_infinite else array, 1)
+        if is_valid is not None:
+            environment = first_env_index + int(envs[~is_valid][0])
+            step = int(steps[~is_valid][0])
+            fault = "is not a number" if may_be_infinite else "is not finite"
+            raise EnvContractError(f"{what} of environment {environment} {fault} (step {step} of {where})")
 
 
 def check_current_masks(spec: Spec, batch: PolicyBatch, envs: Array, steps: Array, first_env_index: int) -> None:

@@ -1,12 +1,13 @@
 """Functions that play whole episodes without storing them, for evaluation and populations."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_current_masks, check_current_values
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import Array, Policy
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
@@ -19,6 +20,7 @@ def play_episodes(
     *,
     deterministic: bool,
     generator: torch.Generator | None = None,
+    unbounded: Mapping[StepKey, Collection[str]] | None = None,
 ) -> Sequence[EpisodeSummary]:
     """Play the given episodes, each to its end.
 
@@ -28,11 +30,12 @@ def play_episodes(
         episodes: Indices of the episodes, which seed them; no more than there are environments.
         deterministic: Whether the policy takes its most likely action.
         generator: Source of the policy's randomness where it samples.
+        unbounded: Observations that may be infinite, by sub-step, as the policy clips them.
 
     Returns:
         Summaries in the order of `episodes`.
     """
-    acts = play_acts(vector, policy, episodes, deterministic=deterministic, generator=generator)
+    acts = play_acts(vector, policy, episodes, deterministic=deterministic, generator=generator, unbounded=unbounded)
     for _ in acts:
         pass
     return vector.drain_summaries()
@@ -46,6 +49,7 @@ def play_acts(
     deterministic: bool,
     generator: torch.Generator | None = None,
     check_masks: bool = False,
+    unbounded: Mapping[StepKey, Collection[str]] | None = None,
 ) -> Iterator[tuple[Array, StepExtras]]:
     """Play episodes act by act, as far as the caller iterates; arguments as for `play_episodes`.
 
@@ -78,7 +82,8 @@ def play_acts(
             batch.n_acts = n_acts[group]
             batch.env_index = group
             observation = {names[batch.step_key][name]: array for name, array in batch.observation.items()}
-            check_current_values(observation, group, batch.n_acts, "an episode", first)
+            infinite = {names[batch.step_key][name] for name in (unbounded or {}).get(batch.step_key, ())}
+            check_current_values(observation, group, batch.n_acts, "an episode", first, infinite)
             if check_masks:
                 check_current_masks(vector.spec, batch, group, batch.n_acts, first)
             acting_slot = slots.next_slot[group]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ from maze_pl.deployment.outside import Outside, Received
 from maze_pl.deployment.stack_steps import PartResult, StackSteps
 from maze_pl.deployment.state_readers import state_reader
 from maze_pl.envs.structured_env import Observation
+from maze_pl.events.attribute_values import copied
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -98,15 +100,13 @@ class AgentDeployment:
         loggers: Sequence[Logger] = (),
         training_observations: ObservationSample | None = None,
     ) -> None:
-        if not temperature >= 1e-9:
-            raise ValueError(f"temperature={temperature} must be above 0")
-        policy, contained = with_bundle(policy)
+        policy, contained = with_bundle(policy, temperature)
         make = partial(make_env, env, wrappers, wrapper_statistics, action_masks, contained=contained)
         self.env = make()
         self._steps = StackSteps(self.env)
         spec = spec_of(self.env, max_agents)
         acting = acting_policy(policy, spec, self.env, None if search is None else SearchFor(search, env, make, seed))
-        self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env.env)
+        self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env)
         self._outside = Outside(self.env, reports_events, state_reader(acting, self.env), agent_limits(acting))
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
@@ -271,17 +271,17 @@ class AgentDeployment:
         """
         if self._is_closed:
             return
-        try:
+        with ExitStack() as parts:  # each is closed, also if another one fails
+            if self._loggers:
+                parts.callback(self.statistics, self._loggers)
+            parts.callback(self._decider.close)
+            parts.callback(self.env.close)
+            parts.callback(setattr, self, "_is_closed", True)
+            parts.callback(self.reset)
             if maze_state is not None and self.is_running and not self._is_advancing and self._observation is None:
                 received = Received(maze_state, *step, **named)
                 self._outside.complete_last(received)
                 self._observe(received)
-        finally:
-            self.reset()
-            self._is_closed = True
-            self.env.close()
-            if self._loggers:
-                self.statistics(self._loggers)
 
     def __enter__(self) -> Self:
         return self
@@ -383,7 +383,7 @@ class AgentDeployment:
         is_complete, value = part
         self._is_advancing = False
         if not is_complete:
-            return value
+            return copied(value)  # wrappers may keep it, too
         observation, _, terminated, truncated, _ = value
         if terminated or truncated:
             self._end_episode()

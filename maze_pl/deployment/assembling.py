@@ -1,7 +1,7 @@
 """Parts of a deployment from instances, configuration, or a run."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,19 +11,23 @@ import gymnasium
 from torch import nn
 
 from maze_pl.config.factories import Factory
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.class_path import import_object
 from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
-from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.building import class_of, load_shared_states, wrapper_stack
 from maze_pl.envs.contract import describe
-from maze_pl.envs.wrapper import wrappers_of
+from maze_pl.envs.wrapper import ObservationWrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
-from maze_pl.runs.bundle_policy import bundle_policy, without_wrappers
+from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
+from maze_pl.runs.contained_wrappers import MakeWithout
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.policies import make_policy
+from maze_pl.runs.recorders import RECORDERS
 from maze_pl.runs.searching import make_search_policy
 
 _CALLBACK: Final = "TrainingObservations"
@@ -48,16 +52,21 @@ def arguments_of_run(
             trust.
     """
     checkpoint = read_checkpoint(run)
-    policy, contained = with_bundle(policy)
+    policy, contained = with_bundle(policy, options.get("temperature", 1.0))
     known = load_data(run, trust=trust).rollout_options
     others = {"wrapper_statistics": wrapper_statistics_in(checkpoint, run), **known, **options}
+    statistics = others.pop("wrapper_statistics")
+    needed: list[str] | None = None
+    if wrappers is not None:
+        is_trained = policy is None or isinstance(policy, BundlePolicy)
+        needed = _that_change_observations(statistics or (), trust) if is_trained else []
     make = partial(
         make_env,
         known["env"] if env is None else env,
         known["wrappers"] if wrappers is None else wrappers,
-        others.pop("wrapper_statistics"),
+        statistics,
         others.pop("action_masks"),
-        may_differ=wrappers is not None,
+        needed=needed,
         contained=contained,
     )
     kept = checkpoint.get("callbacks", {}).get(_CALLBACK)
@@ -99,8 +108,12 @@ def made_wrappers(wrappers: Any) -> list[Any]:
     return [made(wrapper) for wrapper in wrappers]
 
 
-def with_bundle(policy: Any) -> tuple[Any, list[str]]:
+def with_bundle(policy: Any, temperature: float = 1.0) -> tuple[Any, list[str]]:
     """Load a bundle if a policy is one.
+
+    Args:
+        policy: The policy.
+        temperature: Temperature at which it is to act.
 
     Returns:
         The bundle, and the names of the wrappers that it contains, which must not be applied a
@@ -108,8 +121,11 @@ def with_bundle(policy: Any) -> tuple[Any, list[str]]:
 
     Raises:
         BundleError: The file of the bundle is not valid.
+        ValueError: The temperature is not above 0, or not 1 for a bundle.
     """
-    bundle = bundle_policy(made(policy))
+    if not temperature >= 1e-9:
+        raise ValueError(f"temperature={temperature} must be above 0")
+    bundle = bundle_policy(made(policy), temperature)
     return (policy, []) if bundle is None else (bundle, bundle.included)
 
 
@@ -118,7 +134,7 @@ def make_env(
     wrappers: Any,
     wrapper_statistics: Mapping[str, Any] | None,
     action_masks: Mapping[str, str] | None,
-    may_differ: bool = False,
+    needed: Sequence[str] | None = None,
     contained: Sequence[str] = (),
 ) -> LogStatsWrapper:
     """Make the environment of a deployment, with frozen wrapper statistics.
@@ -128,11 +144,11 @@ def make_env(
         wrappers: As in `made_wrappers`.
         wrapper_statistics: Statistics by wrapper; None leaves those that the wrappers have.
         action_masks: Action head -> observation, in addition to the declared masks.
-        may_differ: Whether statistics of missing wrappers are ignored.
-        contained: Names of wrappers that are taken out, because the policy contains them.
+        needed: Names of the wrappers that may not be missing if there are statistics of them; None for all.
+        contained: Names of wrappers that are left out, because the policy contains them.
 
     Raises:
-        ConfigurationError: The environment has only some of the contained wrappers.
+        ConfigurationError: The environment has only some of the contained wrappers, or lacks one that is needed.
         TypeError: Something is neither an environment nor a wrapper.
         ValueError: A wrapper needs statistics, and there are none.
     """
@@ -140,14 +156,17 @@ def make_env(
     if not isinstance(source, gymnasium.Env) and not callable(source):
         raise TypeError(f"env is {describe(env)}; expected an environment, a callable that makes one, or a class_path")
     make: Callable[[], Any] = (lambda: source) if isinstance(source, gymnasium.Env) else source
-    wrapped = make_wrapped(make, made_wrappers(wrappers), action_masks)
-    stack = wrapper_stack(wrapped)
+    built = MakeWithout(make, made_wrappers(wrappers), action_masks, contained).made()
+    wrapped = built.env
     if wrapper_statistics is not None:
-        kept = {name: state for name, state in wrapper_statistics.items() if name in stack or not may_differ}
-        load_shared_states(stack, kept)
-    if not stack.keys().isdisjoint(contained):
-        rest = without_wrappers(wrapped, list(contained)).env
-        wrapped = LogStatsWrapper(rest, wrapped.logging_prefix)
+        statistics = built.statistics_of(wrapper_statistics)
+        stack = wrapper_stack(wrapped)
+        if needed is not None:
+            if missing := [name for name in built.statistics_of(dict.fromkeys(needed)) if name not in stack]:
+                fault = f"the wrappers lack {missing}, with which the policy is trained"
+                raise ConfigurationError(f"{fault}: add as many of each class as the run has, which has statistics")
+            statistics = {name: state for name, state in statistics.items() if name in stack}
+        load_shared_states(stack, statistics)
     for wrapper in wrappers_of(wrapped):
         wrapper.freeze()
         wrapper.prepare_deployment()
@@ -156,6 +175,21 @@ def make_env(
             needed = f"ObservationNormalizationWrapper has no statistics of {normalizer.missing_statistics}"
             raise ValueError(f"{needed}: give wrapper_statistics, or take them from a run by AgentDeployment.from_run")
     return wrapped
+
+
+def _that_change_observations(names: Iterable[str], trust: bool) -> list[str]:
+    """Return the names of wrappers that change observations.
+
+    Args:
+        names: Names of wrappers of a run.
+        trust: Whether classes from outside of maze_pl may be imported; without it, the run has none.
+    """
+    found = []
+    for name in names:
+        path = class_of(name)
+        if (trust or path.startswith("maze_pl.")) and issubclass(import_object(path), ObservationWrapper):
+            found.append(name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -194,7 +228,15 @@ def acting_policy(policy: Any, spec: Spec, env: LogStatsWrapper, search: SearchF
         return acting
     if isinstance(search.env, gymnasium.Env):
         raise ValueError("search needs further environments: give env as a callable or its configuration")
-    return make_search_policy(search.search, policy, acting, spec, env, lambda: search.make().env, search.seed)
+    make = search.make
+    return make_search_policy(search.search, policy, acting, spec, env, lambda: without_statistics(make()), search.seed)
+
+
+def without_statistics(env: Any) -> Any:
+    """Return the part of an environment that a search copies: without statistics and recorders around it."""
+    while issubclass(type(env), (LogStatsWrapper, *RECORDERS)):
+        env = env.env
+    return env
 
 
 def spec_of(env: LogStatsWrapper, max_agents: Mapping[StepKey, int] | None) -> Spec:

@@ -14,10 +14,13 @@ from maze_pl.core.policy import Array, EnvPolicy, Policy, PolicyBatch, PolicySte
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import rollout_action
 from maze_pl.core.spec import Spec
+from maze_pl.deployment.assembling import without_statistics
 from maze_pl.deployment.prepared_conversion import is_finite
 from maze_pl.deployment.state_readers import reads_state, without_search
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Action, Observation
+from maze_pl.runs.bundle_policy import BundlePolicy
+from maze_pl.search import SearchPolicy
 
 _State = dict[str, Array]
 _TRUE, _FALSE = np.array([True]), np.array([False])
@@ -72,8 +75,8 @@ class Decider:
         self, policy: Policy, spec: Spec, deterministic: bool, temperature: float, seed: int | None, env: Any
     ) -> None:
         self.policy = policy
-        self._env = env
-        self._envs = [env] if isinstance(policy, EnvPolicy) else None
+        self._env = without_statistics(env)
+        self._envs = [self._env] if isinstance(policy, EnvPolicy) else None
         self.spec = spec
         self._temperature = temperature
         self._deterministic = deterministic
@@ -82,6 +85,7 @@ class Decider:
         if seed is None:
             self._generator.seed()
         guide = without_search(policy)
+        self._unbounded = guide.unbounded if isinstance(guide, BundlePolicy) else {}
         self._reads_state = reads_state(policy)
         self._largest = {key: largest_input(guide, key) for key in spec.step_keys}
         self._dtypes: dict[StepKey, list[tuple[str, np.dtype[Any]]]] = {}
@@ -96,6 +100,11 @@ class Decider:
         self._agent_ids = np.zeros(1, np.int64)  # of the last batch
         self._episode_index = np.zeros(1, np.int64)
         self._n_acts = 0
+
+    def close(self) -> None:
+        """Close the environments of a search."""
+        if isinstance(self.policy, SearchPolicy):
+            self.policy.close()
 
     def begin_episode(self, index: int) -> None:
         """Forget the previous episode."""
@@ -129,8 +138,10 @@ class Decider:
             if given.dtype != dtype and (overflow := overflow_of(given, dtype)) is not None:
                 raise EnvContractError(f"observation {name!r} of sub-step {key!r} {overflow}")
             array = np.asarray(given, dtype)
-            if dtype.kind == "f" and not is_finite(array):
-                fault = f"observation {name!r} of sub-step {key!r} is not finite after the wrappers"
+            may_be_infinite = name in self._unbounded.get(key, ())
+            if dtype.kind == "f" and not is_finite(array) and not (may_be_infinite and not np.isnan(array).any()):
+                kind = "a number" if may_be_infinite else "finite"
+                fault = f"observation {name!r} of sub-step {key!r} is not {kind} after the wrappers"
                 raise EnvContractError(f"{fault}: {array.ravel()[:8]}; call reset to continue with another state")
             if size := too_large(array, largest):
                 raise EnvContractError(f"observation {name!r} of sub-step {key!r} {size}; call reset to continue")

@@ -17,8 +17,9 @@ from maze_pl.deployment.stack_steps import layers_of
 from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.contract import FLAGS, NUMBERS, EnvContractError, check_step, describe
 from maze_pl.envs.external_core_env import ExternalCoreEnv
-from maze_pl.envs.structured_env import Action, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, StructuredEnv
 from maze_pl.envs.wrapper import ActionWrapper, wrappers_of
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Outside:
 
     def __init__(
         self,
-        env: StructuredEnv,
+        env: LogStatsWrapper,
         reports_events: bool,
         state_reader: str | None,
         agent_limits: Mapping[StepKey, int],
@@ -64,6 +65,8 @@ class Outside:
         maze_env = layers[-1]
         if type(maze_env.core_env) is ExternalCoreEnv:
             raise ValueError("the environment already belongs to another deployment: make one for each")
+        if not reports_events:
+            env.leave_out_kpis()
         own = all(type(layer).__module__.startswith("maze_pl.") for layer in layers[:-1])
         self.events = ReportedEvents(env.pubsub)
         self._core = ExternalCoreEnv(maze_env.core_env, reports_events, self.events.begin_episode)
@@ -78,6 +81,7 @@ class Outside:
         self._counts = dict(self._core.agent_counts_dict)
         self._only_actor = self._first_actor = self._core.actor_id()
         self._env_time = 0
+        self._n_acts = 0  # of the running environment step, before the latest one
         self._state_reader = state_reader if self._core.rules_need_twin else None
         self._can_preview = dict(env.agent_counts_dict) == self._counts and own
         for key, limit in agent_limits.items():
@@ -133,6 +137,7 @@ class Outside:
         actor, _ = self._actor_of(received, is_first=True)
         self._prepare(received.maze_state, actor)
         self._env_time = 0
+        self._n_acts = 0
         self._first_actor = actor
         self._core.begin(received.maze_state, received.info or {}, actor)
 
@@ -147,10 +152,11 @@ class Outside:
         if not received.is_last:
             self._require_twin()
         actor, completes = self._actor_of(received, is_first=False)
+        n_acts = self._n_acts + 1
+        attributed = _attributed(received.actor_rewards, n_acts)
         self._prepare(received.maze_state, actor)
         self._env_time += completes
-        rewards = received.actor_rewards
-        attributed = None if rewards is None else np.array(rewards, np.float64)
+        self._n_acts = 0 if completes or self.is_flat else n_acts
         self._core.advance(received.maze_state, actor, received.is_actor_done, attributed, completes)
 
     def complete_last(self, received: Received) -> None:
@@ -238,3 +244,25 @@ class Outside:
                 action = wrapper.action(action)
         conversion = self._maze_env.action_conversion_dict[self._core.actor_id().step_key]
         return conversion.space_to_maze(action, self.maze_state)
+
+
+def _attributed(rewards: Any, n_acts: int) -> Array | None:
+    """Return the rewards of the acts of an environment step as [L] float64; None for a team reward.
+
+    Args:
+        rewards: They, as given to `act`.
+        n_acts: Acts of the environment step so far.
+
+    Raises:
+        EnvContractError: They are not finite numbers, or not one for each act.
+    """
+    if rewards is None:
+        return None
+    try:
+        array = np.array(rewards, np.float64)
+    except (TypeError, ValueError) as error:
+        raise EnvContractError(f"act was given actor_rewards={rewards!r}; expected numbers: {error}") from error
+    if array.shape != (n_acts,) or not np.isfinite(array).all():
+        expected = f"expected {n_acts} finite numbers, one for each act of the environment step"
+        raise EnvContractError(f"act was given actor_rewards={rewards!r}; {expected}")
+    return array

@@ -37,18 +37,37 @@ def make_wrapped(
         ValueError: An action mask does not match any sub-step.
     """
     masks = action_masks or {}
-    built: Any = with_action_masks(_adapt(env()), masks)
+    built: Any = with_action_masks(adapted(env()), masks)
     for wrapper in wrappers:
-        inner, built = built, wrapper(built)
-        if built is not inner and all(layer.env is not inner for layer in wrappers_of(built)):
-            made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is not a Wrapper of maze_pl"
-            raise TypeError(f"{made} around the environment; gymnasium's own wrappers go inside of GymMazeEnv")
-        built = with_action_masks(built, masks)
+        built = with_wrapper(built, wrapper, masks)
     require_used(built, masks)
-    return built if issubclass(type(built), LogStatsWrapper) else LogStatsWrapper.wrap(built)
+    return with_statistics(built)
 
 
-def _adapt(env: Any) -> Any:
+def with_wrapper(env: Any, wrapper: Callable[..., Any], action_masks: Mapping[str, str]) -> Any:
+    """Wrap an environment, and declare the action masks that exist from there on.
+
+    Args:
+        env: The environment, with some wrappers.
+        wrapper: Wraps it.
+        action_masks: Action head -> observation.
+
+    Raises:
+        TypeError: The result is not a `Wrapper` of maze_pl around the environment.
+    """
+    built = wrapper(env)
+    if built is not env and all(layer.env is not env for layer in wrappers_of(built)):
+        made = f"{wrapper!r} in the list of wrappers made {describe(built)}, which is not a Wrapper of maze_pl"
+        raise TypeError(f"{made} around the environment; gymnasium's own wrappers go inside of GymMazeEnv")
+    return with_action_masks(built, action_masks)
+
+
+def with_statistics(env: Any) -> LogStatsWrapper:
+    """Return an environment with statistics outermost."""
+    return env if issubclass(type(env), LogStatsWrapper) else LogStatsWrapper.wrap(env)
+
+
+def adapted(env: Any) -> Any:
     """Return a `StructuredEnv` as it is; adapt a gymnasium environment, or one episode of an array environment."""
     if isinstance(env, StructuredEnv):
         return env

@@ -7,6 +7,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from maze_pl.events.attribute_values import UNCHANGING, with_copies
@@ -173,7 +174,7 @@ class Pubsub:
         self._step_start = 0  # records from here on belong to the current environment step
         self._drained = 0  # records up to here have been drained
         self._keep_undrained = False
-        self._backlogs: list[list[EventRecord]] = []  # for each reader, records that others drained before it
+        self._backlogs: dict[int, list[EventRecord]] = {}  # for each reader, records that others drained before it
         self._is_shared = False  # whether the backlogs may hold records
         self.topics: dict[type, EventTopic] = {}
         self.subscribers: tuple[Subscriber, ...] = ()
@@ -258,9 +259,24 @@ class Pubsub:
         Returns:
             Number to pass to `drain`.
         """
-        self._backlogs.append([])
+        reader = next(number for number in count() if number not in self._backlogs)
+        self._backlogs[reader] = []
         self._is_shared = len(self._backlogs) > 1
-        return len(self._backlogs) - 1
+        return reader
+
+    @property
+    def readers(self) -> frozenset[int]:
+        """Numbers of the readers."""
+        return frozenset(self._backlogs)
+
+    def remove_reader(self, reader: int) -> None:
+        """Stop keeping events for a reader, which drains no more of them; do nothing if there is none.
+
+        Args:
+            reader: Number from `add_reader`.
+        """
+        self._backlogs.pop(reader, None)
+        self._is_shared = len(self._backlogs) > 1 or any(self._backlogs.values())
 
     def drain(self, reader: int | None = None) -> list[EventRecord]:
         """Events fired since the last `drain`, each exactly once, also across several environment steps.
@@ -281,16 +297,16 @@ class Pubsub:
     def _shared(self, records: list[EventRecord], reader: int | None) -> list[EventRecord]:
         """Keep new events for all readers; return those for `reader`, or the new ones if None."""
         self._is_shared = bool(self._backlogs)
-        for backlog in self._backlogs:
+        for backlog in self._backlogs.values():
             backlog += records
-        if reader is None:
+        if reader not in self._backlogs:  # None, or one that was removed
             return records
         records, self._backlogs[reader] = self._backlogs[reader], []
         return records
 
     def begin_episode(self) -> None:
         """Begin the first step of an episode; readers lose undrained events of the previous one."""
-        for backlog in self._backlogs:
+        for backlog in self._backlogs.values():
             backlog.clear()
         self.clear()
 
@@ -322,17 +338,18 @@ class Pubsub:
 
         If it has other readers, their events are left out.
         """
-        if len(self._backlogs) != len(other._backlogs):
+        if self._backlogs.keys() != other._backlogs.keys():
             self._records[:] = other.get_step_events()
             self._step_start = self._drained = 0
             self._keep_undrained = False
-            for backlog in self._backlogs:
+            for backlog in self._backlogs.values():
                 backlog.clear()
             return
         self._records[:] = other._records
         self._step_start, self._drained = other._step_start, other._drained
         self._keep_undrained, self._is_shared = other._keep_undrained, other._is_shared
-        self._backlogs = [list(backlog) for backlog in other._backlogs]
+        for reader, backlog in self._backlogs.items():
+            backlog[:] = other._backlogs[reader]
 
     def recorder(self, declaration: EventDeclaration) -> Callable[..., None]:
         """Make the function that fires one event."""

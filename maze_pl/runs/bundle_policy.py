@@ -14,12 +14,12 @@ import torch
 
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import space_to_dict, without_integer_types
-from maze_pl.core.spec import Spec, fitting_masks
-from maze_pl.envs.building import class_of, wrapper_stack
-from maze_pl.envs.wrapper import Wrapper
-from maze_pl.envs.wrappers import ActionMasksWrapper, SplitActionsWrapper
+from maze_pl.core.spec import Spec
+from maze_pl.envs.building import class_of
+from maze_pl.envs.wrappers import SplitActionsWrapper
 from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import MANIFEST
 
@@ -57,6 +57,15 @@ class BundlePolicy:
     def included(self) -> list[str]:
         """Names of the wrappers that the bundle contains."""
         return [role["name"] for role in self.manifest["wrappers"] if role["is_included"]]
+
+    @property
+    def unbounded(self) -> dict[StepKey, frozenset[str]]:
+        """Observations that the bundle clips first, so that they may be infinite, by sub-step."""
+        found: dict[StepKey, frozenset[str]] = {}
+        for key, step in self._policy.spec.items():
+            clipped = [name for name, space in step["observations"].items() if space.get("clipped")]
+            found[key] = frozenset(clipped)
+        return found
 
     @property
     def has_state(self) -> bool:
@@ -195,44 +204,6 @@ def bundle_policy(policy: Any, temperature: float = 1.0) -> BundlePolicy | None:
         return None
     _require_no_temperature(temperature)
     return policy
-
-
-def without_wrappers(env: Wrapper, names: list[str]) -> Wrapper:
-    """Take wrappers out of a stack, and declarations of masks that exist only with these wrappers.
-
-    Args:
-        env: The environment with all its wrappers; it is changed.
-        names: Wrappers that are taken out, as named by `wrapper_stack`; if it has none of them,
-            nothing is changed.
-
-    Raises:
-        ConfigurationError: It has only some of them.
-    """
-    stack = wrapper_stack(env)
-    if missing := [name for name in names if name not in stack]:
-        if len(missing) == len(names):
-            return env
-        raise ConfigurationError(f"the bundle contains {names}, of which the environment lacks {missing}: add them all")
-    removed = [stack[name] for name in names]
-    for wrapper in reversed(stack.values()):  # inner first, as outer ones see their masks
-        _skip(wrapper, removed)
-        if type(wrapper) is ActionMasksWrapper and not _masks_exist(wrapper):
-            removed.append(wrapper)
-    return env
-
-
-def _skip(wrapper: Wrapper, removed: list[Wrapper]) -> None:
-    """Take wrappers out that are directly inside of a wrapper."""
-    while any(wrapper.env is one for one in removed):
-        wrapper.env = wrapper.env.env  # type: ignore[attr-defined]
-
-
-def _masks_exist(wrapper: ActionMasksWrapper) -> bool:
-    """True if the environment inside of it has all heads and observations that it declares as masks."""
-    for key, masks in wrapper.action_masks_dict.items():
-        if fitting_masks(wrapper.env, masks).get(key, {}) != dict(masks):
-            return False
-    return True
 
 
 def _shape(space: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ without `trust` if they are part of maze_pl, gymnasium, torch.nn or torch.optim;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,8 +27,6 @@ from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_
 from maze_pl.runs.run_checkpoints import directory_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.envs.wrappers import LogStatsWrapper
     from maze_pl.modules import AlgorithmModule
@@ -82,6 +81,7 @@ def load_data(
     *,
     trust: bool = False,
     objects: Mapping[str, Any] | None = None,
+    with_evaluators: bool = False,
 ) -> EnvironmentDataModule:
     """Load the data module of a run, whose `make_env` makes environments with frozen statistics.
 
@@ -89,6 +89,8 @@ def load_data(
         path: A run directory or a checkpoint, as for `load`.
         trust: As for `load`.
         objects: As for `load`.
+        with_evaluators: Whether it has the evaluators of the run, whose environments and wrappers may need
+            further classes and objects.
 
     Raises:
         ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs trust.
@@ -97,9 +99,18 @@ def load_data(
 
     checkpoint = read_checkpoint(path)
     config = run_configuration(checkpoint, path)
-    datamodule = _make(config["data"], EnvironmentDataModule, path, trust, objects)
+    data = config["data"] if with_evaluators else _without_evaluators(config["data"])
+    datamodule = _make(data, EnvironmentDataModule, path, trust, objects)
     datamodule.warm_start(wrapper_statistics_in(checkpoint, path), may_differ=False)
     return cast("EnvironmentDataModule", datamodule)
+
+
+def _without_evaluators(data: Any) -> Any:
+    """Return the configuration of a data module with no evaluators, if it has an option for them."""
+    arguments = data.get("init_args")
+    if not isinstance(arguments, Mapping) or "evaluators" not in arguments:
+        return data
+    return {**data, "init_args": {**arguments, "evaluators": {}}}
 
 
 def _make(

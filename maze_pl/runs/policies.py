@@ -1,6 +1,5 @@
 """Policies from instances, classes, names and configuration."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -10,6 +9,7 @@ from torch import nn
 from maze_pl.agents import TorchPolicy
 from maze_pl.config.factories import Factory
 from maze_pl.config.trust import UntrustedError
+from maze_pl.core.calls_by_name import call_by_name
 from maze_pl.core.class_path import import_object
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
@@ -76,10 +76,7 @@ def _made(maker: Callable[..., Any], spec: Spec, env: Any) -> Any:
         "spec": spec,
         "env": env,
     }
-    target = import_object(maker.class_path) if isinstance(maker, Factory) else maker
-    configured = {**getattr(maker, "init_args", {}), **getattr(maker, "keywords", {})}
-    names = inspect.signature(target).parameters.keys() & available.keys() - configured
     try:
-        return maker(**{name: available[name] for name in names})
+        return call_by_name(maker, available)
     except UntrustedError as error:  # of `maze_pl.load`, which takes options of the policy
         raise UntrustedError(error.fault, _TRUST_REMEDY) from None

@@ -9,7 +9,7 @@ from maze_pl.core.class_path import import_object
 from maze_pl.envs.wrappers.event_logs_wrapper import EventLogsWrapper
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
 
-_RECORDERS: Final = (EventLogsWrapper, RecordingWrapper)
+RECORDERS: Final = (EventLogsWrapper, RecordingWrapper)
 
 
 def without_recorders(wrappers: Sequence[Callable[..., Any]] | None) -> list[Callable[..., Any]]:
@@ -32,4 +32,4 @@ def _is_recorder(wrapper: Any) -> bool:
     if isinstance(wrapper, Factory):
         wrapper = import_object(wrapper.class_path)
     made = getattr(wrapper, "__self__", wrapper)  # of the class method `wrap`
-    return isinstance(made, type) and issubclass(made, _RECORDERS)
+    return isinstance(made, type) and issubclass(made, RECORDERS)

@@ -16,27 +16,24 @@ from maze_pl.agents.input_range import unreadable
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.checks import check_room_for_environments
+from maze_pl.core.checks import MOST_EPISODES, check_room_for_environments
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import EnvPolicy, MazeStatePolicy, PolicyBatch, PolicyStep, evaluation_mode
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import MaskError, no_value
 from maze_pl.core.spec import Spec
-from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
-from maze_pl.envs import wrappers as ours
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
-from maze_pl.envs.building import Env, load_shared_states, make_wrapped, shared_states_of, wrapper_stack
+from maze_pl.envs.building import Env, shared_states_of, wrapper_stack
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.gif_files import GifFiles
-from maze_pl.envs.kept_frames import KeptFrames
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
-from maze_pl.events import EventLogFiles
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy, without_wrappers
+from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
+from maze_pl.runs.contained_wrappers import MakeWithout
 from maze_pl.runs.policies import make_policy
-from maze_pl.runs.searching import MakeSearchable, make_search_policy, searchable
+from maze_pl.runs.recording_envs import RecordingEnvs, recorded
+from maze_pl.runs.searching import MakeSearchable, make_search_policy, require_copies, searchable
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
 from maze_pl.search.simulation import is_of_simulation
 from maze_pl.system.time_limit import time_limit_to_make
@@ -66,75 +63,11 @@ class Trajectory:
     events: list[tuple[Any, ...]] = field(default_factory=list)
 
 
-class _EventRows(EventLogFiles):
-    """Collects the event rows of an episode, for a writer that puts all episodes in order."""
-
-    def append(self, *rows: Any) -> None:
-        """Keep rows, in an attribute that only exists while there are any."""
-        self.kept = [*vars(self).get("kept", ()), rows]
-
-    def pop(self) -> Any:
-        """Remove and return the rows of the last episode, like the other recorders."""
-        return vars(self).pop("kept", [])
-
-
 def _vector(factories: list[Any], step_timeout: float | None, **options: Any) -> SequentialVectorEnv | SubprocVectorEnv:
     """Make a vector env, in a subprocess if a step timeout must be able to kill it."""
     if step_timeout is None:
         return SequentialVectorEnv(factories, **options)
     return SubprocVectorEnv(factories, step_timeout=step_timeout, n_workers=1, **options)
-
-
-@dataclass(frozen=True)
-class _RecordingEnvs:
-    """Factory of environments with frozen wrapper statistics that record their episodes.
-
-    Attributes:
-        factory: Makes an environment with its wrappers.
-        wrapper_statistics: Wrapper statistics.
-        record: Data to record, as in `rollout`.
-        max_steps: Env steps after which an episode is truncated; 0 means no limit.
-        max_agents: Maximum number of agents at the same time, by sub-step.
-        removed: Names of wrappers that are taken out, because the policy contains them.
-    """
-
-    factory: Callable[[], Any]
-    wrapper_statistics: Mapping[str, Any]
-    record: Collection[str]
-    max_steps: int
-    max_agents: dict[StepKey, int] | None
-    removed: list[str]
-
-    def __call__(self) -> Any:
-        """Make an environment; its attribute `recorded` holds a recorder for each kind of data."""
-        env: Any = self.factory()
-        load_shared_states(wrapper_stack(env), self.wrapper_statistics, freeze=True)  # before wrappers are inserted
-        env = without_wrappers(env, self.removed)
-        # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
-        env = ours.TimeLimitWrapper(env.env, self.max_steps or sys.maxsize)
-        recorders: dict[str, Any] = {}
-        if not {"states", "gifs", "frames"}.isdisjoint(self.record):
-            writer: Any = None
-            if "gifs" in self.record:
-                writer = GifFiles()
-            elif "frames" in self.record:
-                writer = KeptFrames()
-            env = ours.TrajectoryRecordingWrapper(env, writer)
-            recorders["states"] = env.trajectories
-        if "events" in self.record:
-            env = ours.EventLogsWrapper(env, _EventRows(n_rows=sys.maxsize))
-            recorders["events"] = env.writer
-        if "spaces" in self.record:
-            env = ours.SpacesRecordingWrapper(env, None, 1, self.max_agents)
-            recorders["spaces"] = env.trajectories
-        env = ours.LogStatsWrapper(env)
-        env.recorded = {name: recorder for name, recorder in recorders.items() if name in self.record}
-        return env
-
-
-def _recorded(env: Any) -> tuple[str, dict[str, Any]]:
-    """Return the id and the recordings of the episode that an environment has just played."""
-    return env.get_episode_id(), {name: recorder.pop() for name, recorder in env.recorded.items()}
 
 
 class _Player:
@@ -172,8 +105,14 @@ class _Player:
         self.acting = acting
         options: Any = {"seed": derive_seed(seed, "rollout"), "autoreset": False, "seed_by_env": False}
         self.vector = _vector([make] * n_envs, step_timeout, spec=spec, **options)
-        self.close = self.vector.close
+        self._unbounded = self._guide.unbounded if isinstance(self._guide, BundlePolicy) else {}
         self._checked: set[StepKey] = set()
+
+    def close(self) -> None:
+        """Close the environments, and those of a search."""
+        with closing(self.vector):
+            if isinstance(self.policy, SearchPolicy):
+                self.policy.close()
 
     def play(self, episodes: range) -> list[Trajectory]:
         """Play a group of episodes, each in a separate environment."""
@@ -182,10 +121,12 @@ class _Player:
         if not self._keeps_wrappers:
             self.vector.reset_wrappers()
         with evaluation_mode(self.policy):
-            summaries = play_episodes(self.vector, self, episodes, generator=generator, deterministic=False)
-        recorded = self.vector.of_each(_recorded, range(len(summaries)))
+            summaries = play_episodes(
+                self.vector, self, episodes, generator=generator, deterministic=False, unbounded=self._unbounded
+            )
+        recordings_of_each = self.vector.of_each(recorded, range(len(summaries)))
         trajectories = []
-        for (episode_id, recordings), summary in zip(recorded, summaries, strict=True):
+        for (episode_id, recordings), summary in zip(recordings_of_each, summaries, strict=True):
             seed = derive_seed(self.vector.seed, "env", 0, summary.episode_index)
             trajectories.append(Trajectory(episode_id, seed, summary, **recordings))
         return trajectories
@@ -315,20 +256,27 @@ def rollout(
     if is_single and step_timeout is not None:
         fault = f"step_timeout={step_timeout} needs environments that are made in separate processes"
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
-    make_env: Any = partial(_same, env) if is_single else env
-    factory = partial(make_wrapped, make_env, wrappers or (), action_masks)
     bundle = bundle_policy(policy, temperature)
     removed = [] if bundle is None else bundle.included
+    make_env: Any = partial(_same, env) if is_single else env
+    factory: Any = MakeWithout(make_env, wrappers or (), action_masks, removed)
     with time_limit_to_make(step_timeout):
-        sample = factory()
-    statistics = wrapper_statistics or _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
-    spec = Spec.of(without_wrappers(sample, removed), max_agents)
-    make = _RecordingEnvs(factory, statistics, record, max_steps, max_agents, removed)
+        built = factory.made()
+    sample = built.env
+    if is_single:
+        factory = partial(_same, sample)
+    statistics = built.statistics_of(wrapper_statistics or {})
+    if not wrapper_statistics:
+        statistics = _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
+    spec = Spec.of(sample, max_agents)
+    make = RecordingEnvs(factory, statistics, record, max_steps, max_agents)
     agent = policy
     policy = make_policy(policy if bundle is None else bundle, spec, sample)
     if search is not None:
         _check_search(is_single, step_timeout)
-        policy = make_search_policy(search, agent, policy, spec, sample, MakeSearchable(replace(make, record=())), seed)
+        make_copy = MakeSearchable(replace(make, record=()))
+        require_copies(make_copy, spec)
+        policy = make_search_policy(search, agent, policy, spec, sample, make_copy, seed)
     if not is_single:
         sample.close()
     acting = {"deterministic": deterministic, "temperature": temperature}

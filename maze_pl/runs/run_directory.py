@@ -24,7 +24,10 @@ from maze_pl.runs.run_lock import lock_for_writing
 from maze_pl.runs.seed_results import has_ended
 from maze_pl.system.atomic_files import LOCK_FILE, PART_SUFFIX, RUN_DIR_VARIABLE, remove_parts_below
 
-_RECORDS = (LOCK_FILE, RUN_CONFIG, SOURCE_FOLDERS, "run.log", "command.txt", PROVENANCE_FILE, "tensorboard")
+_RECORDS = (
+    *(LOCK_FILE, RUN_CONFIG, SOURCE_FOLDERS, "run.log", "command.txt", PROVENANCE_FILE, "tensorboard", "wandb"),
+    *("event_logs", "trajectories", "renderings"),
+)
 """Files and folders that a run writes before its first epoch ends, with its lock."""
 
 

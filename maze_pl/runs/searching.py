@@ -1,6 +1,8 @@
 """Policies that search, in rollouts."""
 
+import copy
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ from maze_pl.runs.bundle_policy import BundlePolicy
 from maze_pl.runs.policies import make_policy
 from maze_pl.search import SearchOptions, SearchPolicy
 from maze_pl.search.search_error import SearchError
+from maze_pl.search.simulation import Simulation
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,21 @@ def searchable(env: Any) -> Any:
     while type(env) is not TimeLimitWrapper:
         env = env.env
     return env
+
+
+def require_copies(make: Callable[[], Any], spec: Spec) -> None:
+    """Refuse environments that cannot be copied, before anything is played.
+
+    Args:
+        make: Makes an environment for simulations.
+        spec: Observations and actions of the actors.
+
+    Raises:
+        SearchError: They cannot be copied.
+    """
+    with closing(make()) as env, closing(make()) as other:
+        observation, _ = env.reset(seed=0)
+        Simulation(other, spec).start(env, observation, 0)
 
 
 def check_search(search: str | SearchOptions) -> SearchOptions:
@@ -97,6 +115,6 @@ def make_search_policy(
         make,
         seed,
         rule=rule,
-        critic=critic if is_usable else None,
+        critic=copy.deepcopy(critic) if is_usable else None,  # which a training may change meanwhile
         gamma=float(agent.gamma) if isinstance(agent, DeclaresDiscount) else 1.0,
     )

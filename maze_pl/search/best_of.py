@@ -1,10 +1,13 @@
 """Search that samples whole episodes and follows the best one."""
 
+import time
+
 from maze_pl.search.decision import Decision, PlannedAct
-from maze_pl.search.playing_on import play_on
+from maze_pl.search.playing_on import play_on, started_in_time
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.search_method import SearchMethod
 from maze_pl.search.search_options import SearchOptions
+from maze_pl.search.simulation import Simulation
 
 _AT_ONCE = 32
 """Number of simulations that are played at the same time."""
@@ -15,6 +18,9 @@ class BestOf(SearchMethod):
 
     The first episode consists of the policy's most likely actions. In a deterministic environment the
     result is therefore never worse than these, and the best episode is followed to its end.
+
+    If time is limited, this episode is played first, alone, and as far as the time allows; of the others, only those
+    count that are finished in time.
 
     Kool et al. 2019, arXiv:1803.08475, section 5 (sampling).
 
@@ -32,9 +38,12 @@ class BestOf(SearchMethod):
         best: list[PlannedAct] = []
         best_total = float("-inf")
         n_played = 0
+        n_more = 0
+        began = 0.0
         budget = self._options.simulations  # None if only time is limited
         while budget is None or n_played < budget:
-            n_more = _AT_ONCE if budget is None else min(_AT_ONCE, budget - n_played)
+            n_more = self._n_at_once(decision, n_played, n_more, began)
+            began = time.perf_counter()
             for total, acts in self._episodes(decision, n_played, n_more):
                 if total > best_total:
                     best_total = total
@@ -44,16 +53,46 @@ class BestOf(SearchMethod):
                 break
         return best
 
+    def _n_at_once(self, decision: Decision, n_played: int, n_before: int, began: float) -> int:
+        """Return how many episodes to play next.
+
+        If time is limited, it is one at first, then as many as there is time for.
+
+        Args:
+            decision: The decision.
+            n_played: Number of episodes so far.
+            n_before: Number of episodes that were played at once before.
+            began: Time at which they began.
+        """
+        if self._options.simulations is not None:
+            return min(_AT_ONCE, self._options.simulations - n_played)
+        if not n_before:
+            return 1
+        seconds = (time.perf_counter() - began) / n_before
+        return max(1, min(_AT_ONCE, 2 * n_before, int(decision.seconds_left / seconds)))
+
     def _episodes(self, decision: Decision, first: int, n: int) -> list[tuple[float, list[PlannedAct]]]:
-        """Play n episodes; return the sum of rewards and the acts of each."""
-        simulations = [decision.started(place, first + place) for place in range(n)]
+        """Play n episodes; return the sum of rewards and the acts of each.
+
+        Those that are not finished in time are left out, but for the very first.
+        """
+        simulations = started_in_time(decision, range(first, first + n))
+        n = len(simulations)
         episodes: list[list[PlannedAct]] = [[] for _ in simulations]
         play_on(
             decision,
             simulations,
             self._calls,
             [first + place == 0 for place in range(n)],
-            lambda one: one.n_acts >= self._options.horizon,
+            self._is_far_enough,
             lambda place, act: episodes[place].append(act),
         )
-        return [(one.total, acts) for one, acts in zip(simulations, episodes, strict=True)]
+        found = []
+        for place, (one, acts) in enumerate(zip(simulations, episodes, strict=True)):
+            if one.is_over or self._is_far_enough(one) or first + place == 0:
+                found.append((one.total, acts))
+        return found
+
+    def _is_far_enough(self, simulation: Simulation) -> bool:
+        """Return whether a simulation has reached the horizon."""
+        return simulation.n_acts >= self._options.horizon

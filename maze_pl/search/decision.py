@@ -1,5 +1,6 @@
 """A decision to be made by search, and the simulations in which it is made."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from maze_pl.agents.best_actions import Action
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import Array
 from maze_pl.core.seeding import derive_seed
+from maze_pl.core.spec import Spec
 from maze_pl.search.simulation import Simulation
 
 
@@ -44,6 +46,7 @@ class Decision:
         observation: Observation of the actor that decides.
         seed: Source of all randomness.
         make_env: Makes an environment like it, for simulations.
+        spec: Observations and actions of the actors.
         spare: Simulations that may be used again.
         deterministic: Whether the best action is wanted, without random choices.
         milliseconds: Time for the decision; None for no limit.
@@ -60,6 +63,7 @@ class Decision:
         observation: Mapping[str, Array],
         seed: int,
         make_env: Callable[[], Any],
+        spec: Spec,
         spare: list[Simulation],
         deterministic: bool,
         milliseconds: float | None,
@@ -71,6 +75,7 @@ class Decision:
         self._observation = observation
         self._seed = seed
         self._make_env = make_env
+        self._spec = spec
         self._spare = spare
         self._deadline = None if milliseconds is None else time.perf_counter() + milliseconds / 1000
 
@@ -81,7 +86,7 @@ class Decision:
             place: Its number; the same number is the same simulation.
         """
         while len(self._spare) <= place:
-            self._spare.append(Simulation(self._make_env()))
+            self._spare.append(Simulation(self._make_env(), self._spec))
         return self._spare[place]
 
     def started(self, place: int, future: int) -> Simulation:
@@ -94,6 +99,11 @@ class Decision:
         simulation = self.simulation(place)
         simulation.start(self._env, self._observation, derive_seed(self._seed, "future", future))
         return simulation
+
+    @property
+    def seconds_left(self) -> float:
+        """Time that is left for the decision, in seconds; infinite without a limit."""
+        return math.inf if self._deadline is None else self._deadline - time.perf_counter()
 
     @property
     def is_out_of_time(self) -> bool:

@@ -64,7 +64,10 @@ class Lookahead(SearchMethod):
         returns: list[list[float]] = []
         while True:
             n_rounds = self._rounds_together(len(returns), len(candidates))
-            returns += self._returns(decision, len(returns), n_rounds, [action for action, _ in candidates])
+            found = self._returns(decision, len(returns), n_rounds, [action for action, _ in candidates])
+            if returns and decision.is_out_of_time:
+                break  # which may have cut it off
+            returns += found
             if self._is_complete(decision, len(returns), len(candidates)):
                 break
         has_favourite = candidates[0][1] > candidates[1][1]
@@ -74,25 +77,32 @@ class Lookahead(SearchMethod):
     def _returns(
         self, decision: Decision, first_future: int, n_futures: int, actions: Sequence[Action]
     ) -> list[list[float]]:
-        """Return the discounted returns [n_futures, actions] of each action in several futures."""
+        """Return the discounted returns [n_futures, actions] of each action in several futures.
+
+        If the time is over, they are of simulations that have come equally far, perhaps of the first actions only.
+        """
         rounds = range(first_future, first_future + n_futures)
         tried = [(future, action) for future in rounds for action in actions]
-        simulations = [decision.started(place, future) for place, (future, _) in enumerate(tried)]
-        returns = [DiscountedReturn(self._gamma) for _ in simulations]
+        simulations: list[Simulation] = []
+        returns: list[DiscountedReturn] = []
+        for place, (future, action) in enumerate(tried):
+            if simulations and decision.is_out_of_time:
+                break
+            simulations.append(decision.started(place, future))
+            simulations[-1].step(action)
+            returns.append(DiscountedReturn(self._gamma))
+            returns[-1].add_last_act(simulations[-1])
 
         def receive(place: int, _: PlannedAct) -> None:
             returns[place].add_last_act(simulations[place])
 
-        for simulation, (_, action), own in zip(simulations, tried, returns, strict=True):
-            simulation.step(action)
-            own.add_last_act(simulation)
         is_deterministic = [True] * len(simulations)
         play_on(decision, simulations, self._rule, is_deterministic, self._is_far_enough, receive)
         totals = [own.total for own in returns]
         if self._values is not None:
             values = self._values(decision, simulations)
             totals = [own.total + own.discount * value for own, value in zip(returns, values, strict=True)]
-        return np.array(totals).reshape(n_futures, len(actions)).tolist()
+        return np.array(totals).reshape(n_futures, -1).tolist()
 
     def _rounds_together(self, n_rounds: int, n_actions: int) -> int:
         """Return in how many futures the actions are tried at once: one if time is limited."""

@@ -13,6 +13,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array, MazeStatePolicy, Policy, PolicyBatch
 from maze_pl.core.spaces import allowed_entries, rollout_action
 from maze_pl.core.spec import Spec
+from maze_pl.search.search_error import SearchError
 from maze_pl.search.simulation import Simulation
 
 
@@ -65,7 +66,10 @@ class PolicyCalls:
         """Return the most likely actions in each simulation, with their probabilities.
 
         All heads must be discrete. For a policy without probabilities they are allowed actions, all equally
-        likely.
+        likely; all options of a choice are, if its mask allows none.
+
+        Raises:
+            SearchError: The policy gives no action a positive probability.
         """
         found: dict[int, list[tuple[Action, float]]] = {}
         for key, places in _by_step_key(simulations, range(len(simulations))).items():
@@ -77,6 +81,9 @@ class PolicyCalls:
                 uniform = self._uniform(key, batch)
                 lists = [likeliest_actions(space, uniform, row, self._max_actions) for row in range(len(places))]
             for place, actions in zip(places, lists, strict=True):
+                if not actions:
+                    fault = f"{type(self.policy).__name__} gives no action of sub-step {key!r} a positive probability"
+                    raise SearchError(f"{fault}, so that there is none to try")
                 least = self._min_ratio * actions[0][1]
                 found[place] = [(action, probability) for action, probability in actions if probability >= least]
         return [found[place] for place in range(len(simulations))]
@@ -132,6 +139,7 @@ def _equal(space: spaces.Space[Any], n: int, mask: Array | None) -> Any:
 
 
 def _normalised(allowed: Array) -> Array:
-    """[n, options] divided by the sums of the rows."""
-    normalised: Array = allowed / np.maximum(allowed.sum(1, keepdims=True), 1)
+    """[n, options] divided by the sums of the rows; rows of zeros become equal probabilities."""
+    possible = np.where(allowed.any(1, keepdims=True), allowed, 1.0)
+    normalised: Array = possible / possible.sum(1, keepdims=True)
     return normalised

@@ -134,8 +134,10 @@ class Puct(SearchMethod):
 
     def _simulate(self, decision: Decision, candidates: Sequence[_Candidate], value_range: ValueRange) -> None:
         """Run a simulation for each action; their subtrees have nothing in common."""
-        descents = []
+        descents: list[_Descent] = []
         for place, candidate in enumerate(candidates):
+            if descents and decision.is_out_of_time:
+                break
             descent = _Descent(decision.started(place, candidate.edge.n_visits), Node())
             self._take(descent, candidate.edge)
             descents.append(descent)
@@ -143,6 +145,8 @@ class Puct(SearchMethod):
             for descent, actions in zip(descending, self._candidates_of(descending), strict=True):
                 self._take(descent, next_edge(descent.node, actions, value_range))
         values = self._values(decision, [descent.simulation for descent in descents])
+        if decision.is_out_of_time and all(descent.edges[0].n_visits for descent in descents):
+            return  # the time may have cut them off
         for descent, value in zip(descents, values, strict=True):
             descent.node.n_values += 1
             descent.node.value_total += value

@@ -120,6 +120,7 @@ class SearchPolicy(EnvPolicy):
                     observation,
                     derive_seed(self._seed, "search", episode, n_acts),
                     self._make_env,
+                    self._spec,
                     self._spare,
                     deterministic,
                     self.options.milliseconds,
@@ -130,6 +131,14 @@ class SearchPolicy(EnvPolicy):
             actions.append(acts[0].action)
         heads = self._spec.steps[batch.step_key].action_space.spaces
         return PolicyStep({head: _stacked(heads[head], [action[head] for action in actions]) for head in heads})
+
+    def close(self) -> None:
+        """Close the environments of the simulations."""
+        with ExitStack() as stack:
+            for simulation in self._spare:
+                stack.callback(simulation.env.close)
+        self._spare.clear()
+        self._plans.clear()
 
     def _plan(self, method: SearchMethod, decision: Decision) -> list[PlannedAct]:
         """Search with all networks in evaluation mode, also where the caller has switched none of them."""

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+import numpy as np
+
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import Array
+from maze_pl.core.spec import Spec
 from maze_pl.envs.structured_env import Action
 from maze_pl.search.search_error import SearchError
 
@@ -41,6 +44,7 @@ class Simulation:
 
     Args:
         env: An environment that was made like the one to be copied.
+        spec: Observations of the actors, to whose types those of the simulation are converted.
 
     Attributes:
         env: The environment.
@@ -53,8 +57,9 @@ class Simulation:
         n_acts: Acts since the start of the simulation.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, spec: Spec) -> None:
         self.env = env
+        self._spec = spec
         self.observation: Mapping[str, Array] = {}
         self.is_over = self.is_terminated = False
         self.total = self.reward = 0.0
@@ -90,7 +95,7 @@ class Simulation:
         """Continue as another simulation, with the same future."""
         self.env.clone_from(other.env)
         for name, value in vars(other).items():
-            if name != "env":
+            if name not in ("env", "_spec"):
                 setattr(self, name, value)
 
     @property
@@ -108,10 +113,16 @@ class Simulation:
     def step(self, action: Action) -> None:
         """Perform an act."""
         before = self.env.get_env_time()
-        self.observation, reward, terminated, truncated, _ = self.env.step(action)
+        observation, reward, terminated, truncated, _ = self.env.step(action)
         self.reward = float(reward)
         self.total += self.reward
         self.env_steps = self.env.get_env_time() - before
         self.is_terminated = bool(terminated)
         self.is_over = bool(terminated or truncated)
+        self.observation = observation if terminated else self._in_types_of_spaces(observation)
         self.n_acts += 1
+
+    def _in_types_of_spaces(self, observation: Mapping[str, Any]) -> dict[str, Array]:
+        """Convert an observation to the types in which a policy gets it when it is played."""
+        parts = self._spec.steps[self.actor.step_key].observation_space.spaces
+        return {name: np.asarray(observation[name], part.dtype) for name, part in parts.items()}

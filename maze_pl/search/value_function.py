@@ -49,7 +49,16 @@ class ValueFunction:
             returns[place].add_last_act(simulations[place])
 
         has_critic = self._critic is not None
-        play_on(decision, simulations, self._calls, [has_critic] * len(simulations), self._is_far_enough, receive)
+        is_deterministic = [has_critic] * len(simulations)
+        play_on(
+            decision,
+            simulations,
+            self._calls,
+            is_deterministic,
+            self._is_far_enough,
+            receive,
+            keeps_time=not has_critic,  # a critic may not know the states in between
+        )
         found = [one.total for one in returns]
         if self._critic is None:
             return found

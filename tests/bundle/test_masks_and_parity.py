@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.bundle.errors import ExportError
-from maze_pl.bundle.parity import Parity, _compare, _compare_actions, require_parity
+from maze_pl.bundle.parity import Parity, _compare, compare_actions, require_parity
 from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.bundle.wrapper_roles import wrapper_roles
@@ -373,11 +373,11 @@ def test_impossible_options_are_compared_as_such() -> None:
 def test_actions_are_compared_relative_to_their_bounds() -> None:
     space = {"type": "box", "shape": [2], "dtype": "float32", "low": 0.0, "high": [1000.0, 1.0]}
     parity = Parity(1, 1)
-    _compare_actions(parity, np.array([0.005, 0.0]), np.zeros(2), "the action", space)
+    compare_actions(parity, np.array([0.005, 0.0]), np.zeros(2), "the action", space)
     assert parity.largest_difference == pytest.approx(5e-6)
     for action in ([0.02, 0.0], [0.0, 2e-5]):
         with pytest.raises(ExportError, match="the action differs by 2e-05"):
-            _compare_actions(parity, np.array(action), np.zeros(2), "the action", space)
+            compare_actions(parity, np.array(action), np.zeros(2), "the action", space)
 
 
 @pytest.mark.parametrize("steps", [0, 1, -1, 2, -2])
@@ -389,11 +389,11 @@ def test_numbers_of_a_coarse_type_may_be_rounded_to_neighbours(steps: int) -> No
         found = np.nextafter(found, np.float16(np.sign(steps)))
     parity = Parity(1, 1)
     if abs(steps) < 2:
-        assert not _compare_actions(parity, found, expected, "the action", space)
+        assert not compare_actions(parity, found, expected, "the action", space)
         assert parity.largest_difference < 1e-6
     else:
         with pytest.raises(ExportError, match="the action differs"):
-            _compare_actions(parity, found, expected, "the action", space)
+            compare_actions(parity, found, expected, "the action", space)
 
 
 def test_actions_of_a_coarse_type_are_compared_in_that_type() -> None:

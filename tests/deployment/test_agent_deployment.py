@@ -18,6 +18,7 @@ import maze_pl
 from examples.structured import repair_shop
 from maze_pl import AgentDeployment
 from maze_pl.agents import DummyCartPolePolicy, RandomPolicy, TorchPolicy
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spaces import MaskError
 from maze_pl.core.spec import Spec
@@ -172,6 +173,16 @@ def test_a_run_directory_provides_policy_wrappers_and_statistics(run: Path) -> N
         decided = decisions_on(deployment, records[0])
         assert decided[:-1] == [step.maze_action for step in records[0].steps]
         assert deployment.is_running or records[0].steps[-1].terminated, "without the time limit"
+
+
+@pytest.mark.slow
+def test_other_wrappers_of_a_run_must_have_those_that_the_policy_needs(run: Path) -> None:
+    other = {"class_path": "maze_pl.envs.wrappers.SpacesRecordingWrapper"}
+    message = r"the wrappers lack \['maze_pl.*ObservationNormalizationWrapper'\], with which the policy is trained"
+    with pytest.raises(ConfigurationError, match=message):
+        AgentDeployment.from_run(run, wrappers=[other])
+    with AgentDeployment.from_run(run, wrappers=[other], policy="heuristic") as deployment:
+        assert deployment.act(STATE) in (0, 1)
 
 
 def test_statistics_that_are_missing_are_refused() -> None:

@@ -2,60 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from maze_pl import AgentDeployment
-from maze_pl.agents import TorchPolicy
-from maze_pl.bundle.bundle_files import bundle_bytes
-from maze_pl.bundle.traced_policy import traced
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.spec import Spec
-from maze_pl.distributions.distribution_mapper import distribution_mappers
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers import (
     DiscretizeActionsWrapper,
     ObservationNormalizationWrapper,
     ObservationStackWrapper,
+    SpacesRecordingWrapper,
     TimeLimitWrapper,
 )
-from maze_pl.perception import FlattenConcatPolicyNet
 from maze_pl.runs.bundle_policy import BundlePolicy
-from tests.deployment.replaying import compare, estimated, play
+from tests.bundle.written_policies import Written
+from tests.deployment.replaying import compare, play
 
 PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
 NORMALIZED = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
 DISCRETE = partial(DiscretizeActionsWrapper, discretization_config={"action": {"num_bins": 7}})
 STACKED = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 3}])
 WRAPPERS = [DISCRETE, NORMALIZED, STACKED]
-
-
-class Written:
-    """A policy of random weights, in torch and as a bundle with its wrappers."""
-
-    def __init__(self, path: Path, make_env: Callable[[], Any], wrappers: Sequence[Any]) -> None:
-        self.path = path
-        self.statistics = estimated(make_env, wrappers)
-        env = make_wrapped(make_env, wrappers)
-        load_shared_states(wrapper_stack(env), self.statistics, freeze=True)
-        spec = Spec.of(env)
-        torch.manual_seed(0)
-        (mapper,) = distribution_mappers(spec).values()
-        network = FlattenConcatPolicyNet(
-            spec.steps[0].observation_shapes, dict(mapper.logits_shapes), torch.nn.Tanh, [8]
-        )
-        self.policy = TorchPolicy({0: network}, spec)
-        for parameter in self.policy.parameters():
-            torch.nn.init.normal_(parameter)
-        parts = traced(self.policy.eval(), env)
-        path.write_bytes(bundle_bytes({**parts.described(), "parity": {}}, parts.members))
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +77,41 @@ def test_some_of_the_wrappers_of_a_bundle_are_refused(written: Written) -> None:
         AgentDeployment(written.path, PENDULUM, [STACKED])
     with AgentDeployment(written.path, PENDULUM) as deployment:
         assert deployment.act(np.zeros(3, np.float32)).shape == (1,)
+
+
+def test_a_recorder_around_the_wrappers_of_a_bundle_records_what_is_played(written: Written) -> None:
+    """Actions and observations are those of the environment without these wrappers."""
+    states = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    with AgentDeployment(written.path, PENDULUM, [*WRAPPERS, SpacesRecordingWrapper]) as deployment:
+        actions = [deployment.act(state, -1.0) for state in states]
+        (recorder,) = [one for one in wrappers_of(deployment.env) if type(one) is SpacesRecordingWrapper]
+    (record,) = recorder.trajectories
+    np.testing.assert_array_equal(record.action[0]["action"], actions[:-1])
+    np.testing.assert_array_equal(record.observation[0]["observation"], states[:-1])
+    assert len(np.unique(actions)) > 1
+
+
+def test_a_temperature_is_refused_at_once(written: Written) -> None:
+    with pytest.raises(ValueError, match=r"temperature=0.5: a bundle has the distributions of training"):
+        AgentDeployment(written.path, PENDULUM, temperature=0.5)
+
+
+def test_nothing_keeps_the_events_of_an_episode(written: Written) -> None:
+    for wrappers in (WRAPPERS, []):
+        with AgentDeployment(written.path, PENDULUM, wrappers) as deployment:
+            assert len(deployment.env.pubsub.readers) == 1
+
+
+def test_an_observation_that_the_bundle_clips_may_be_infinite(tmp_path: Path) -> None:
+    clipped = partial(ObservationNormalizationWrapper, default_strategy_config={"clip_range": [-2.0, 2.0], "axis": 0})
+    clips = Written(tmp_path / "agent.bundle", PENDULUM, [clipped])
+    with AgentDeployment(clips.policy, PENDULUM, [clipped], wrapper_statistics=clips.statistics) as deployment:
+        expected = deployment.act(np.array([np.inf, 0.0, -np.inf], np.float32))
+    with AgentDeployment(clips.path, PENDULUM) as deployment:
+        found = deployment.act(np.array([np.inf, 0.0, -np.inf], np.float32))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        with pytest.raises(EnvContractError, match="is not a number"):
+            deployment.act(np.array([np.nan, 0.0, 0.0], np.float32), 0.0)
 
 
 @pytest.mark.slow

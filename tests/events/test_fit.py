@@ -87,6 +87,7 @@ def test_topics_and_kpis_of_the_user_are_in_the_table_and_in_the_event_files(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_topics_and_kpis_of_the_user_are_in_weights_and_biases(fit: Fit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert fit("--wandb", "--data.vectorization", "subprocess") == 0

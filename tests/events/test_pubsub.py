@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from maze_pl.events import EnvironmentContext, EventRecord, Pubsub, Subscriber
+from maze_pl.events import BaseEnvEvents, EnvironmentContext, EventLogFiles, EventRecord, Pubsub, Subscriber
+from maze_pl.events.trial_registrations import trial_registrations
 
 
 class CuttingEvents(ABC):
@@ -223,3 +224,30 @@ def test_a_copied_environment_records_to_its_own_pubsub(pubsub: Pubsub, duplicat
         assert len(copied_listener.events) == 2
         assert copied_pubsub.create_event_topic(InventoryEvents) is copied_topic
     assert attributes(pubsub.get_step_events()) == [{"piece": 1}]
+
+
+def test_a_reader_that_is_removed_keeps_no_events() -> None:
+    pubsub = Pubsub(EnvironmentContext())
+    topic = pubsub.create_event_topic(BaseEnvEvents)
+    first, second, third = (pubsub.add_reader() for _ in range(3))
+    topic.reward(value=1.0)
+    assert len(pubsub.drain(second)) == 1
+    pubsub.remove_reader(first)
+    pubsub.remove_reader(second)
+    assert pubsub.readers == {third}
+    assert [record.attributes["value"] for record in pubsub.drain(third)] == [1.0], "what others drained before"
+    topic.reward(value=2.0)
+    assert [record.attributes["value"] for record in pubsub.drain(third)] == [2.0]
+    assert pubsub.add_reader() == first, "numbers are used again, so that stacks that are made alike have the same"
+
+
+def test_registrations_on_trial_are_removed() -> None:
+    pubsub = Pubsub(EnvironmentContext())
+    kept, tried = EventLogFiles(), EventLogFiles()
+    pubsub.register_subscriber(kept)
+    reader = pubsub.add_reader()
+    with trial_registrations(pubsub):
+        pubsub.register_subscriber(tried)
+        assert pubsub.add_reader() != reader
+    assert pubsub.subscribers == (kept,)
+    assert pubsub.readers == {reader}

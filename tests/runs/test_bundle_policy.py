@@ -26,7 +26,8 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.envs import wrappers as ours
 from maze_pl.envs.building import make_wrapped, wrapper_stack
 from maze_pl.perception import FlattenConcatPolicyNet
-from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle, without_wrappers
+from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
+from maze_pl.runs.contained_wrappers import MakeWithout
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError
 from maze_pl_runtime.bundle_file import MANIFEST
@@ -83,7 +84,7 @@ def test_masks_that_exist_only_with_the_wrappers_are_taken_out_with_them(keep: b
     env = make_wrapped(partial(env_of, TURN), [wrapper, outer])
     assert env.action_masks_dict == {0: {"turn": mask}}
     (name,) = [name for name in wrapper_stack(env) if name.endswith("PreProcessingWrapper")]
-    spec = Spec.of(without_wrappers(env, [name]))
+    spec = Spec.of(MakeWithout(partial(env_of, TURN), [wrapper, outer], removed=[name])())
     assert set(spec.steps[0].observation_space.spaces) == set(OBSERVATIONS)
     assert spec.steps[0].masks == ({"turn": "allowed"} if keep else {})
 
@@ -109,7 +110,7 @@ def test_monitoring_around_the_wrappers_of_a_bundle_sees_the_environment(tmp_pat
     ]
     heads: dict[str, spaces.Space[Any]] = {**TURN, "dial": spaces.MultiDiscrete([2, 3])}
     contained = [name_of(kind) for kind in (ours.ObservationNormalizationWrapper, ours.SplitActionsWrapper)]
-    env = without_wrappers(make_wrapped(partial(env_of, heads), wrappers).env, contained)
+    env = MakeWithout(partial(env_of, heads), wrappers, removed=contained)().env
     plain = env_of(heads)
     np.testing.assert_equal(env.reset(seed=0), plain.reset(seed=0))
     action = {"turn": 1, "dial": np.array([1, 2])}

@@ -148,6 +148,7 @@ def test_an_environment_that_hangs_is_replaced_and_its_episodes_are_played_again
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_time_limit_and_policies_that_want_states_go_together() -> None:
     engine = InProcessEngine(step_timeout=60)
     found = rollout(cutting, "heuristic", episodes=3, max_steps=5, engine=engine)

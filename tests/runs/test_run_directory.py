@@ -14,7 +14,8 @@ from maze_pl.runs.run_directory import claimed, has_failed, require_empty, run_d
 
 RECORDS = [
     *("config.yaml", "run.log", "command.txt", "provenance.json", "source_folders.txt", ".lock"),
-    "tensorboard/events.out.tfevents.1",
+    *("tensorboard/events.out.tfevents.1", "wandb/run", "event_logs/BaseEnvEvents.reward.csv"),
+    *("trajectories/1.pkl", "renderings/1.gif"),
 ]
 TRAINED = [*RECORDS, "metrics.csv"]
 PLAYED = ["config.yaml", "command.txt", "episodes.csv"]

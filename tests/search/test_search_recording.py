@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maze_pl.core.spec import Spec
 from maze_pl.deployment import AgentDeployment
 from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv, TrajectoryWriter, Wrapper
 from maze_pl.envs.arrays import ArrayMazeEnv
@@ -150,7 +151,7 @@ def test_the_record_of_a_copy_is_not_written_by_its_end_alone(recorder: Callable
     observation, _ = env.reset(seed=1)
     for _ in range(2):
         observation = env.step({"action": 0})[0]
-    simulation = Simulation(copy)
+    simulation = Simulation(copy, Spec.of(copy))
     simulation.start(env, observation, seed=2)
     for _ in range(n_imagined):
         simulation.step({"action": 0})

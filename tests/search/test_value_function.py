@@ -19,7 +19,7 @@ def simulations_after(*choices: int, limit: int = 10) -> tuple[Decision, list[Si
     """Two simulations in the state after some choices."""
     env = TimeLimitWrapper(table_env(), limit)
     observation, _ = env.reset(seed=0)
-    decision = Decision(env, observation, 0, lambda: TimeLimitWrapper(table_env(), limit), [], True, None)
+    decision = Decision(env, observation, 0, lambda: TimeLimitWrapper(table_env(), limit), Spec.of(env), [], True, None)
     simulations = [decision.started(place, place) for place in range(2)]
     for simulation in simulations:
         for choice in choices:

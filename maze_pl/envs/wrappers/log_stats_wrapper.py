@@ -35,6 +35,7 @@ from maze_pl.events.topics import (
 _STATISTICS: Final = (
     "expected a dict whose keys are (name of a topic, event, statistic or None, tuple of the values of its groups)"
 )
+_DETACHED: Final = -1  # instead of the number of a reader
 
 
 class LogStatsWrapper(Wrapper):
@@ -275,6 +276,16 @@ class LogStatsWrapper(Wrapper):
         """Summarise the episode that an outer wrapper has ended."""
         self.close_episode()
         return {}
+
+    def detach(self) -> Any:
+        """Stop collecting, for good, and return the environment inside, which keeps no more events for this wrapper."""
+        self._pubsub.remove_reader(self._reader)
+        self._reader = _DETACHED
+        return self.env
+
+    def leave_out_kpis(self) -> None:
+        """Compute no KPIs from now on, because the events that they need are not fired."""
+        self._event_log = None
 
     def estimate(self, n_samples: int, seed: int) -> None:
         """Let inner wrappers estimate their statistics, without counting the episodes for it."""

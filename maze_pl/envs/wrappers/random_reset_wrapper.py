@@ -46,7 +46,12 @@ class RandomResetWrapper(Wrapper):
             raise ValueError(f"{min_skip_steps=} must be at least 0 and at most {max_skip_steps=}")
         self.min_skip_steps, self.max_skip_steps = min_skip_steps, max_skip_steps
         self._generator = np.random.default_rng()
-        self._spaces = copy.deepcopy(dict(env.action_spaces_dict))  # sampling changes generators
+        self._read_spaces()
+
+    def _read_spaces(self) -> None:
+        """Read the spaces of the wrapped environment, which is another one in a copy around it."""
+        self._described_env = self.env
+        self._spaces = copy.deepcopy(dict(self.env.action_spaces_dict))  # sampling changes generators
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode, and skip its first steps.
@@ -54,6 +59,8 @@ class RandomResetWrapper(Wrapper):
         Raises:
             ValueError: The episode ended in every attempt.
         """
+        if self.env is not self._described_env:
+            self._read_spaces()
         if seed is not None:
             self._generator = np.random.default_rng(derive_seed(seed, "random_reset"))
         for attempt in range(_MOST_ATTEMPTS):

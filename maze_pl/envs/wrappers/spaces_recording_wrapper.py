@@ -73,14 +73,24 @@ class SpacesRecordingWrapper(RecordingWrapper):
         super().__init__(env, writer, n_episodes)
         if writer is not None and writer.needs_frames:
             raise ValueError(f"{type(writer).__name__} draws episodes, which needs TrajectoryRecordingWrapper")
-        self._described, self._context = Spec.of(env, max_agents), env.context
-        self._is_flat, self._attributes = self._described.is_flat, attributes_rewards(env)
+        self._context = env.context
+        self._max_agents = max_agents
+        self._read_spaces()
         self._acts: list[Act] | None = None
         self._rewards: list[float] = []
+
+    def _read_spaces(self) -> None:
+        """Read the spaces of the wrapped environment, which is another one in a copy around it."""
+        self._described_env = self.env
+        self._described = Spec.of(self.env, self._max_agents)
+        self._is_flat = self._described.is_flat
+        self._attributes = attributes_rewards(self.env)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode and its record."""
         self.end_episode()
+        if self.env is not self._described_env:
+            self._read_spaces()
         result = self.env.reset(seed=seed, options=options)
         self._acts, self._rewards = [], []
         self._is_wanted = False

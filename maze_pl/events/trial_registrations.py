@@ -1,0 +1,20 @@
+"""Registrations with a pubsub that are made on trial."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from maze_pl.events.pubsub import Pubsub
+
+
+@contextmanager
+def trial_registrations(pubsub: Pubsub) -> Iterator[None]:
+    """Remove the subscribers and readers that are registered within a `with` block, at its end."""
+    readers = pubsub.readers
+    n_subscribers = len(pubsub.subscribers)
+    try:
+        yield
+    finally:
+        for reader in pubsub.readers - readers:
+            pubsub.remove_reader(reader)
+        for subscriber in pubsub.subscribers[n_subscribers:]:
+            pubsub.remove_subscriber(subscriber)

@@ -1,0 +1,184 @@
+"""Environments without the wrappers that a bundle contains, which would otherwise be applied twice."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.spec import fitting_masks
+from maze_pl.envs.building import (
+    adapted,
+    class_of,
+    make_wrapped,
+    with_statistics,
+    with_wrapper,
+    wrapper_stack,
+)
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
+from maze_pl.envs.wrappers.action_masks_wrapper import ActionMasksWrapper, require_used, with_action_masks
+from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
+from maze_pl.events.trial_registrations import trial_registrations
+
+
+@dataclass(frozen=True)
+class MadeWithout:
+    """An environment without some of its wrappers.
+
+    Attributes:
+        env: The environment.
+        names: Name of each wrapper in the complete stack -> its name in this one, where these differ.
+        removed: Names of the wrappers that are left out.
+    """
+
+    env: LogStatsWrapper
+    names: Mapping[str, str]
+    removed: Sequence[str]
+
+    def statistics_of(self, wrapper_statistics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the statistics of the remaining wrappers, by their names in this environment.
+
+        Args:
+            wrapper_statistics: Statistics by the names of the complete stack.
+        """
+        kept: dict[str, Any] = {}
+        for name, state in wrapper_statistics.items():
+            if name not in self.removed:
+                kept[self.names.get(name, name)] = state
+        return kept
+
+
+@dataclass(frozen=True)
+class MakeWithout:
+    """Makes an environment with its wrappers, except for those that a bundle contains.
+
+    Wrappers around these are put around the environment without them, so that they read its spaces.
+
+    Attributes:
+        env: Makes the environment, or returns one; its own stack is not changed.
+        wrappers: As for `make_wrapped`.
+        action_masks: As for `make_wrapped`.
+        removed: Names of the wrappers that are left out, as in `wrapper_stack`.
+    """
+
+    env: Callable[[], Any]
+    wrappers: Sequence[Callable[..., Any]] = ()
+    action_masks: Mapping[str, str] | None = None
+    removed: Sequence[str] = ()
+
+    def __call__(self) -> LogStatsWrapper:
+        """Make an environment; see `made`."""
+        return self.made().env
+
+    def made(self) -> MadeWithout:
+        """Make an environment. One that has none of the wrappers keeps all that it has.
+
+        Raises:
+            ConfigurationError: It has only some of them, or another number of wrappers of their classes.
+        """
+        if not self.removed:
+            return MadeWithout(make_wrapped(self.env, self.wrappers, self.action_masks), {}, ())
+        masks = self.action_masks or {}
+        base: Any = adapted(self.env())
+        with trial_registrations(base.pubsub):
+            complete, layers = _built(base, self.wrappers, masks)
+            require_used(complete, masks)
+        stack = wrapper_stack(complete)
+        _require_all_or_none(stack, self.removed)
+        removed = [stack[name] for name in self.removed if name in stack]
+        built: Any = with_action_masks(_without(base, removed), masks)
+        for wrapper, made in zip(self.wrappers, layers, strict=True):
+            contained = [layer for layer in made if any(layer is one for one in removed)]
+            if contained and all(layer in contained or type(layer) is ActionMasksWrapper for layer in made):
+                continue
+            around = with_wrapper(built, wrapper, masks)
+            kinds = [type(layer) for layer in contained]
+            built = _without(around, [layer for layer in _layers(around, built) if type(layer) in kinds])
+        env = with_statistics(built)
+        return MadeWithout(env, _new_names(stack, env, removed), self.removed)
+
+
+def _built(
+    base: Any, wrappers: Sequence[Callable[..., Any]], masks: Mapping[str, str]
+) -> tuple[Any, list[list[Wrapper]]]:
+    """Build a complete stack; return it with the layers that each wrapper of the list has made."""
+    built = with_action_masks(base, masks)
+    layers: list[list[Wrapper]] = []
+    for wrapper in wrappers:
+        inside = built
+        built = with_wrapper(inside, wrapper, masks)
+        layers.append(_layers(built, inside))
+    return built, layers
+
+
+def _layers(env: Any, inside: Any) -> list[Wrapper]:
+    """Return the wrappers of an environment around another one, from the outermost inwards."""
+    found = []
+    for layer in wrappers_of(env):
+        if layer is inside:
+            break
+        found.append(layer)
+    return found
+
+
+def _require_all_or_none(stack: Mapping[str, Wrapper], names: Sequence[str]) -> None:
+    """Refuse a stack that has only some of the wrappers, or another number of the same classes.
+
+    Raises:
+        ConfigurationError: It is such a stack; the message names the wrappers.
+    """
+    missing = [name for name in names if name not in stack]
+    if not missing:
+        return
+    contained = f"the bundle contains {list(names)}"
+    if len(missing) < len(names):
+        raise ConfigurationError(f"{contained}, of which the environment lacks {missing}: add them all")
+    classes = {class_of(name) for name in names}
+    if others := [name for name in stack if class_of(name) in classes]:
+        remedy = "give all wrappers of the training, or none of these classes"
+        raise ConfigurationError(f"{contained}, but the environment has {others} of the same class: {remedy}")
+
+
+def _without(env: Any, removed: Sequence[Wrapper]) -> Any:
+    """Return a stack without some wrappers, and without masks that exist only with them.
+
+    Args:
+        env: The stack; it is not changed, as wrappers around others are copied, but its statistics are detached.
+        removed: The wrappers.
+    """
+    if not issubclass(type(env), Wrapper):
+        return env
+    inside = _without(env.env, removed)
+    if any(env is one for one in removed):
+        return inside
+    if inside is env.env:
+        return env
+    if issubclass(type(env), LogStatsWrapper):  # which reads spaces and wrappers when it is made
+        env.detach()
+        return LogStatsWrapper(inside, env.logging_prefix, env.count_unfinished)
+    copied = copy.copy(env)
+    copied.env = inside
+    return inside if type(copied) is ActionMasksWrapper and not _masks_exist(copied) else copied
+
+
+def _masks_exist(wrapper: ActionMasksWrapper) -> bool:
+    """True if the environment inside of it has all heads and observations that it declares as masks."""
+    for key, masks in wrapper.action_masks_dict.items():
+        if fitting_masks(wrapper.env, masks).get(key, {}) != dict(masks):
+            return False
+    return True
+
+
+def _new_names(stack: Mapping[str, Wrapper], env: Any, removed: Sequence[Wrapper]) -> dict[str, str]:
+    """Return the name of each remaining wrapper in the complete stack -> its name in the other one."""
+    silent = (ActionMasksWrapper, LogStatsWrapper)
+    kept = [name for name, wrapper in stack.items() if not any(wrapper is one for one in removed)]
+    names: dict[str, str] = {}
+    for kind in {class_of(name) for name in kept}:
+        before = [name for name in kept if class_of(name) == kind]
+        after = [name for name in wrapper_stack(env) if class_of(name) == kind]
+        if not issubclass(type(stack[before[0]]), silent):
+            names.update(zip(before, after, strict=True))
+    return names

@@ -1,0 +1,152 @@
+"""Deployments check what they receive before anything advances, and share nothing with what they return."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from pytorch_lightning.loggers import Logger
+
+from maze_pl import AgentDeployment
+from maze_pl.envs import GymMazeEnv, TrajectoryWriter
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.cutting_2d import Cutting2DCoreEnvironment, maze_env_factory
+from maze_pl.envs.wrappers import SpacesRecordingWrapper, StepSkipWrapper
+from maze_pl.events import KpiCalculator
+from maze_pl.events.episode_log import RunningKpiCalculator
+from tests.envs.structured_example import make_heap_env
+
+PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
+HEAP = {"target": 0, "heap": 3, "strength": 3}
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        (["one", 2.0], r"actor_rewards=\['one', 2.0\]; expected numbers"),
+        ([[1.0], [2.0, 3.0]], "expected numbers"),
+        ([1.0, float("nan")], "expected 2 finite numbers, one for each act of the environment step"),
+        ([1.0], "expected 2 finite numbers"),
+        ([1.0, 2.0, 3.0], "expected 2 finite numbers"),
+    ],
+)
+def test_attributed_rewards_are_checked_before_the_time_advances(rewards: Any, message: str) -> None:
+    with AgentDeployment("random", make_heap_env) as deployment:
+        deployment.act(HEAP, actor_id=("plan", 0))
+        deployment.act(HEAP, actor_id=("work", 0), env_time=0)
+        for _ in range(2):
+            with pytest.raises(EnvContractError, match=message):
+                deployment.act(HEAP, 1.0, actor_id=("plan", 0), env_time=1, actor_rewards=rewards)
+            assert deployment.env.get_env_time() == 0
+        deployment.act(HEAP, 3.0, actor_id=("plan", 0), env_time=1, actor_rewards=[1.0, 2.0])
+        assert deployment.env.get_env_time() == 1
+        deployment.act(HEAP, actor_id=("work", 0), env_time=1)
+        deployment.act(HEAP, 3.0, actor_id=("plan", 0), env_time=2, actor_rewards=[1.0, 2.0])
+        assert deployment.env.get_env_time() == 2
+
+
+def test_an_action_that_the_caller_changes_is_still_repeated() -> None:
+    state = np.array([0.5, 0.5, 0.1], np.float32)
+    with AgentDeployment("random", PENDULUM, [partial(StepSkipWrapper, n_steps=3)], seed=0) as deployment:
+        first = deployment.act(state)
+        expected = first.copy()
+        for _ in range(2):
+            first *= 10
+            first = deployment.act(state, -1.0)
+            np.testing.assert_array_equal(first, expected)
+
+
+class NeedsEvents(RunningKpiCalculator):
+    """Fails in a step without events of the simulation."""
+
+    def new_totals(self) -> dict[str, Any]:
+        return {"n": 0}
+
+    def add_step(self, totals: dict[str, Any], step: Any) -> None:
+        raise AssertionError("nothing has fired events")
+
+    def kpis_of(self, totals: dict[str, Any], last_maze_state: Any) -> dict[str, float]:
+        return {"n": float(totals["n"])}
+
+
+class Measured(Cutting2DCoreEnvironment):
+    """Computes a KPI from the events of each step."""
+
+    def get_kpi_calculator(self) -> KpiCalculator:
+        return NeedsEvents()
+
+
+def measured() -> Any:
+    env = maze_env_factory(8, (4, 3), (1, 2))
+    env.core_env.__class__ = Measured
+    return env
+
+
+def test_no_kpi_is_computed_where_no_events_are_fired() -> None:
+    state = maze_env_factory(8, (4, 3), (1, 2)).core_env.reset()
+    with AgentDeployment("heuristic", measured) as deployment:
+        deployment.act(state)
+        deployment.act(state, 1.0)
+    assert not [name for name in deployment.statistics() if "kpi" in name]
+    deployment = AgentDeployment("heuristic", measured, reports_events=True)
+    deployment.act(state)
+    with pytest.raises(AssertionError, match="nothing has fired events"):
+        deployment.act(state, 1.0)
+
+
+class Full(TrajectoryWriter):
+    """A writer to a disk that is full after the first episode."""
+
+    def __init__(self) -> None:
+        self.n_written = 0
+
+    def write(self, record: Any) -> None:
+        self.n_written += 1
+        if self.n_written > 1:
+            raise OSError("No space left on device")
+
+
+class Noting(Logger):
+    """Keeps the names of what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        return "noting"
+
+    @property
+    def version(self) -> int:
+        return 0
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """There are none."""
+
+    def log_metrics(self, metrics: Any, step: Any = None) -> None:
+        self.names |= set(metrics)
+
+
+def test_a_writer_that_fails_leaves_the_rest_of_a_deployment_to_be_closed() -> None:
+    closed: list[bool] = []
+
+    class Closing(GymMazeEnv):
+        def close(self) -> None:
+            closed.append(True)
+            super().close()
+
+    logger = Noting()
+    recorder = partial(SpacesRecordingWrapper, writer=Full())
+    deployment = AgentDeployment("heuristic", lambda: Closing("CartPole-v1"), [recorder], loggers=[logger])
+    state = np.zeros(4, np.float32)
+    for terminated in (False, True, False, False):
+        deployment.act(state, 1.0, terminated)
+    with pytest.raises(OSError, match="No space left"):
+        deployment.close(state, 1.0)
+    assert closed and any("BaseEnvEvents/reward" in name for name in logger.names)
+    deployment.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        deployment.act(state)

@@ -1,0 +1,209 @@
+"""Environments without the wrappers that a bundle contains: how they are built, and which are refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.building import make_wrapped, wrapper_stack
+from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.wrapper import wrappers_of
+from maze_pl.envs.wrappers import (
+    DiscretizeActionsWrapper,
+    EventLogsWrapper,
+    LogStatsWrapper,
+    ObservationNormalizationWrapper,
+    ObservationStackWrapper,
+    RandomResetWrapper,
+    SpacesRecordingWrapper,
+    TimeLimitWrapper,
+)
+from maze_pl.runs.contained_wrappers import MakeWithout
+from maze_pl.runs.rollout import rollout
+from tests.bundle.written_policies import Written
+
+PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
+NORMALIZED = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
+DISCRETE = partial(DiscretizeActionsWrapper, discretization_config={"action": {"num_bins": 7}})
+STACKED = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 3}])
+CONTAINED = [DISCRETE, NORMALIZED, STACKED]
+
+
+def stacked(env: Any) -> Any:
+    """A function, which does not tell what it makes."""
+    return SpacesRecordingWrapper(STACKED(env))
+
+
+def kinds_of(env: Any) -> list[str]:
+    return [type(wrapper).__name__ for wrapper in wrappers_of(env)]
+
+
+def names_of(*wrappers: Any) -> list[str]:
+    """Names of all wrappers of a list, as a bundle names those that it contains."""
+    return [name for name in wrapper_stack(make_wrapped(PENDULUM, wrappers)) if not name.endswith("LogStatsWrapper")]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return Written(tmp_path_factory.mktemp("bundles") / "agent.bundle", PENDULUM, CONTAINED)
+
+
+@pytest.mark.parametrize("around", ["list", "environment", "statistics"])
+def test_wrappers_around_read_the_spaces_of_the_environment(written: Written, around: str) -> None:
+    outer = [SpacesRecordingWrapper, partial(RandomResetWrapper, min_skip_steps=2, max_skip_steps=2)]
+    wrappers: list[Any] = [*CONTAINED, *outer]
+
+    def whole() -> Any:
+        env = make_wrapped(PENDULUM, wrappers)
+        return env if around == "statistics" else env.detach()
+
+    make = (PENDULUM, wrappers) if around == "list" else (whole, [])
+    env: Any = MakeWithout(*make, removed=names_of(*CONTAINED))()
+    plain: Any = make_wrapped(PENDULUM, outer)
+    assert kinds_of(env) == ["LogStatsWrapper", "RandomResetWrapper", "SpacesRecordingWrapper"]
+    assert len(env.pubsub.readers) == 1
+    for one in (env, plain):
+        one.reset(seed=1)
+        one.step({"action": np.array([0.5], np.float32)})
+        one.close()
+    (record,), (expected,) = env.trajectories, plain.trajectories
+    assert record.action[0]["action"].dtype == np.float32
+    np.testing.assert_equal(record.action, expected.action)
+    np.testing.assert_equal(record.observation, expected.observation)
+
+
+def test_a_rollout_with_a_recorder_around_a_bundle_is_that_of_its_policy(written: Written) -> None:
+    recorders: list[Any] = []
+
+    def recorded(env: Any) -> Any:
+        recorders.append(SpacesRecordingWrapper(env, n_episodes=3))
+        return recorders[-1]
+
+    options: Any = {"deterministic": True, "max_steps": 20, "n_envs": 1}
+    trained = rollout(PENDULUM, written.policy, 2, wrappers=CONTAINED, wrapper_statistics=written.statistics, **options)
+    played = rollout(PENDULUM, written.path, 2, wrappers=[*CONTAINED, recorded], **options)
+    np.testing.assert_allclose(
+        [one.summary.reward for one in played], [one.summary.reward for one in trained], rtol=1e-4
+    )
+    records = [record for recorder in recorders for record in recorder.trajectories]
+    assert len(records) == 2
+    for record, trajectory in zip(records, played, strict=True):
+        assert trajectory.spaces is not None
+        np.testing.assert_equal(record.action, trajectory.spaces.action)
+        np.testing.assert_equal(record.observation, trajectory.spaces.observation)
+
+
+def test_a_function_may_make_a_contained_wrapper_and_one_around_it() -> None:
+    env: Any = MakeWithout(
+        PENDULUM, [stacked, partial(TimeLimitWrapper, max_episode_steps=3)], removed=names_of(STACKED)
+    )()
+    assert kinds_of(env) == ["LogStatsWrapper", "TimeLimitWrapper", "SpacesRecordingWrapper"]
+    env.reset(seed=0)
+    env.step({"action": np.array([0.5], np.float32)})
+    env.close()
+    assert env.trajectories[0].observation[0]["observation"].shape == (1, 3)
+
+
+def test_the_stack_of_a_caller_is_not_changed(written: Written) -> None:
+    mine: Any = make_wrapped(PENDULUM, [*CONTAINED, SpacesRecordingWrapper]).env
+    before = list(wrappers_of(mine))
+    played = rollout(mine, written.path, 2, deterministic=True, max_steps=20)
+    alone = rollout(PENDULUM(), written.path, 2, deterministic=True, max_steps=20)
+    assert [one.summary.reward for one in played] == [one.summary.reward for one in alone]
+    assert all(one is other for one, other in zip(wrappers_of(mine), before, strict=True))
+    (record,) = mine.trajectories
+    assert played[1].spaces is not None
+    np.testing.assert_equal(record.action, played[1].spaces.action)
+
+
+@pytest.mark.parametrize(
+    ("contained", "wrappers"),
+    [
+        ([NORMALIZED], [NORMALIZED, NORMALIZED]),
+        ([NORMALIZED, NORMALIZED], [NORMALIZED]),
+    ],
+)
+def test_another_number_of_the_same_wrappers_is_refused(contained: list[Any], wrappers: list[Any]) -> None:
+    make = MakeWithout(PENDULUM, wrappers, removed=names_of(*contained))
+    with pytest.raises(
+        ConfigurationError, match=r"the bundle contains .* but the environment has .* of the same class"
+    ):
+        make()
+
+
+def test_some_of_the_wrappers_are_refused_and_none_of_them_are_not() -> None:
+    removed = names_of(DISCRETE, NORMALIZED)
+    with pytest.raises(ConfigurationError, match=r"of which the environment lacks \['maze_pl.*Discretize.*: add them"):
+        MakeWithout(PENDULUM, [NORMALIZED], removed=removed)()
+    env = MakeWithout(PENDULUM, [partial(TimeLimitWrapper, max_episode_steps=3)], removed=removed)()
+    assert kinds_of(env) == ["LogStatsWrapper", "TimeLimitWrapper"]
+
+
+def test_statistics_keep_their_wrappers_although_names_change() -> None:
+    wrappers = [NORMALIZED, NORMALIZED]
+    inner, outer = sorted(names_of(*wrappers))
+    made = MakeWithout(PENDULUM, wrappers, removed=[outer]).made()
+    (name,) = [name for name in wrapper_stack(made.env) if "Normalization" in name]
+    assert name != inner
+    assert made.statistics_of({inner: {"a": 1}, outer: {"a": 2}, "unknown": {}}) == {name: {"a": 1}, "unknown": {}}
+
+
+def test_no_reader_and_no_subscriber_is_left_of_the_complete_stack(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrappers = [*CONTAINED, EventLogsWrapper, LogStatsWrapper]
+    env: Any = MakeWithout(PENDULUM, wrappers, removed=names_of(*CONTAINED))()
+    assert len(env.pubsub.readers) == len(env.pubsub.subscribers) == 1
+    assert Spec.of(env).steps[0].observation_space == Spec.of(PENDULUM()).steps[0].observation_space
+
+
+def test_rollouts_keep_no_events_for_statistics_that_are_replaced() -> None:
+    stacks: list[Any] = []
+
+    def kept(env: Any) -> Any:
+        stacks.append(env)
+        return env
+
+    logged = LogStatsWrapper(PENDULUM())
+    for env in (PENDULUM, PENDULUM(), logged):
+        stacks.clear()
+        rollout(env, "random", max_steps=5, wrappers=[kept], n_envs=1)
+        assert len(stacks[-1].pubsub.readers) == 1
+
+
+def test_a_rollout_passes_on_what_the_bundle_clips(tmp_path: Path) -> None:
+    clipped = partial(ObservationNormalizationWrapper, default_strategy_config={"clip_range": [-2.0, 2.0], "axis": 0})
+    clips = Written(tmp_path / "agent.bundle", PENDULUM, [clipped])
+
+    class Infinite(GymMazeEnv):
+        """Shows an infinite velocity, or one that is not a number."""
+
+        shown = np.inf
+
+        def step(self, action: Any) -> Any:
+            observation, *rest = super().step(action)
+            changed = observation["observation"].copy()
+            changed[2] = self.shown
+            return {"observation": changed}, *rest
+
+    class Undefined(Infinite):
+        shown = np.nan
+
+    options: Any = {"deterministic": True, "max_steps": 5, "n_envs": 1}
+    (trained,) = rollout(
+        partial(Infinite, "Pendulum-v1"),
+        clips.policy,
+        wrappers=[clipped],
+        wrapper_statistics=clips.statistics,
+        **options,
+    )
+    (played,) = rollout(partial(Infinite, "Pendulum-v1"), clips.path, **options)
+    assert played.summary.reward == pytest.approx(trained.summary.reward, rel=1e-4)
+    with pytest.raises(EnvContractError, match=r"observation 'observation' of environment 0 is not a number"):
+        rollout(partial(Undefined, "Pendulum-v1"), clips.path, **options)
