@@ -63,6 +63,21 @@ class BetaProbabilityDistribution(BoundedProbabilityDistribution):
         powers = ((self.concentration - 1.0) * self._log_fraction(action)).sum(dim=-1)
         return self._total(powers - _log_beta(self.concentration) - self._log_width)
 
+    def environment_log_prob(self, action: Tensor) -> Tensor:
+        """[...] log-probability of `action` [..., *shape] after rounding.
+
+        A bound has the probability of all samples that rounding puts there. For the small fraction
+        f of the width that is rounded to the lower one, it is f^alpha / (alpha * B(alpha, beta)),
+        the leading term of the incomplete beta function; beta takes the place of alpha for the upper one.
+        """
+        concentration = self.concentration
+        log_beta = _log_beta(concentration)
+        powers = ((concentration - 1.0) * self._log_fraction(action)).sum(dim=-1)
+        is_rounded = self._is_rounded(action)
+        masses = concentration * self._log_rounded - concentration.log() - log_beta.unsqueeze(-1)
+        mass = torch.where(is_rounded, masses, 0.0).sum(dim=-1).clamp(max=0.0)
+        return self._total(torch.where(is_rounded.any(dim=-1), mass, powers - log_beta - self._log_width))
+
     def entropy(self) -> Tensor:
         """[...] differential entropy in nats, summed over the components.
 

@@ -110,6 +110,10 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         fraction = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
         return torch.where(fraction > 0, fraction, self._step).log()
 
+    def _is_rounded(self, action: Tensor) -> Tensor:
+        """[..., *shape, 2] whether `action` [..., *shape] lies on the low and on the high border, or beyond it."""
+        return (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width <= 0
+
     def _total(self, terms: Tensor) -> Tensor:
         """[...] sums of `terms` [..., *shape] over the components."""
         n_leading = terms.dim() - self._bound.dim() + 1
@@ -124,7 +128,7 @@ def _stored_bounds(
 
     Floats near 0 are denser than the rounding error at the size of the box, which is the lower
     limit of `step`, for densities that are comparable with those of actions inside. `log_rounded`
-    has no such limit, except on a border of 0, which rounding does not reach.
+    has no such limit.
 
     Args:
         bounds: Bytes of the lowest, then of the highest values.
@@ -142,8 +146,7 @@ def _stored_bounds(
     spacing = np.nextafter(bound, inward) - bound
     step = np.maximum(spacing / width, np.finfo(number).eps / 4) / 2
     log_spacing = np.log(np.abs(spacing), dtype=np.float64)
-    log_true = log_spacing - np.log(np.abs(width), dtype=np.float64) - np.log(2.0)
-    log_rounded = np.where(bound == 0, np.log(step), log_true)
+    log_rounded = log_spacing - np.log(np.abs(width), dtype=np.float64) - np.log(2.0)
     with torch.inference_mode(False):  # cached, and also used where gradients are computed
 
         def stored_tensor(array: Any) -> Tensor:

@@ -96,11 +96,10 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         """[...] log-probability of `action` [..., *shape] after rounding.
 
         A bound has the probability of all x that rounding puts there: those that are at least half
-        a rounding step further out than the next action inside. A bound of 0, which rounding does
-        not reach, has the density of `log_prob`.
+        a rounding step further out than the next action inside. That is practically none at a bound
+        of 0, next to which floats are dense.
         """
-        distance = (action.to(self._bound.dtype).unsqueeze(-1) - self._bound) / self._width
-        is_rounded = (distance <= 0) & (self._bound != 0)
+        is_rounded = self._is_rounded(action)
         log_fraction = torch.where(is_rounded, self._log_rounded, self._log_fraction(action))
         x = -0.5 * log_fraction.diff(dim=-1).squeeze(-1)
         mean, log_std = self._shaped(self._normal.mean), self._shaped(self._normal.log_std)

@@ -110,8 +110,8 @@ def estimate(
     has_model = bool({FITTED_Q, *DOUBLY_ROBUST} & set(estimators))
     if has_model:
         model = FittedQ(acts, policy, gamma, seed, deterministic=deterministic, options=fitted_q)
-        fits = _fits(model, acts, n_fits, seed, progress, fitted_q or FittedQOptions())
-        results[FITTED_Q] = _of_fits([values.before[:, 0].mean() for values in fits])
+        fits, of_fits = _fits(model, acts, n_fits, seed, progress, fitted_q or FittedQOptions())
+        results[FITTED_Q] = _of_fits(fits, of_fits)
         modelled = WeightedEpisodes(plain.reward, plain.discount, plain.log_ratio, _mean_of(fits))
         for name in DOUBLY_ROBUST:
             if name in estimators:
@@ -218,11 +218,12 @@ def _percentiles(samples: Array) -> Interval | None:
 
 def _fits(
     model: FittedQ, acts: RecordedActs, n_fits: int, seed: int, progress: bool, options: FittedQOptions
-) -> list[ModelValues]:
-    """Fit the values on bootstrap samples of the episodes."""
+) -> tuple[list[ModelValues], list[Array]]:
+    """Fit the values on bootstrap samples of the episodes; also return the counts [E] of the episodes in each."""
     generator = np.random.default_rng([seed, n_fits])
     shares = np.full(acts.n_episodes, 1.0 / acts.n_episodes)
     fits = []
+    of_fits = []
     bar = tqdm(total=n_fits * options.n_updates, desc="fitted Q evaluation", disable=not progress, leave=False)
     with bar:
         for number in range(n_fits):
@@ -230,16 +231,23 @@ def _fits(
             while not model.can_fit(counts):
                 counts = generator.multinomial(acts.n_episodes, shares)
             fits.append(model.fit(counts, number, bar.update))
-    return fits
+            of_fits.append(counts)
+    return fits, of_fits
 
 
-def _of_fits(values: Sequence[float]) -> OffPolicyEstimate:
-    """Mean of the fits, with an interval from their spread, which is that of bootstrap samples."""
-    mean = float(np.mean(values))
-    spread = float(np.std(values, ddof=1))
-    low, _ = t_interval(values)
-    half = (mean - low) * math.sqrt(len(values)) if spread else 0.0
-    return OffPolicyEstimate(FITTED_Q, mean, (mean - half, mean + half))
+def _of_fits(fits: Sequence[ModelValues], counts: Sequence[Array]) -> OffPolicyEstimate:
+    """Mean of the fits over all starts, with an interval from the spread of the bootstrap samples.
+
+    Args:
+        fits: Values of each fit.
+        counts: [E] counts of the episodes in the sample of each fit, in which the starts vary, too.
+    """
+    value = float(np.mean([fit.before[:, 0].mean() for fit in fits]))
+    sampled = [float(count @ fit.before[:, 0] / count.sum()) for fit, count in zip(fits, counts, strict=True)]
+    spread = float(np.std(sampled, ddof=1))
+    low, high = t_interval(sampled)
+    half = 0.5 * (high - low) * math.sqrt(len(sampled)) if spread else 0.0
+    return OffPolicyEstimate(FITTED_Q, value, (value - half, value + half))
 
 
 def _mean_of(fits: Sequence[ModelValues]) -> ModelValues:

@@ -42,7 +42,8 @@ def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
         name: Name of the policy for messages.
 
     Raises:
-        ValueError: The policy has no probabilities, or is recurrent.
+        ValueError: The policy has no probabilities, not even of its samples, or is recurrent; or
+            networks return NaN.
     """
     require_memoryless(policy, name)
     found = np.zeros(len(acts.reward))
@@ -50,7 +51,7 @@ def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
         if not situations.n_acts:
             continue
         if isinstance(policy, TorchPolicy):
-            values = _of_networks(policy, key, situations)
+            values = _of_networks(policy, key, situations, name)
         elif isinstance(policy, RandomPolicy):
             values = _uniform(acts.spec.steps[key], situations)
         else:
@@ -58,12 +59,20 @@ def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
             raise ValueError(f"{name} has no probabilities of actions, since it is a {type(policy).__name__}: {remedy}")
         chosen = acts.key_index == place
         found[chosen] = values[acts.row[chosen]]
+    n_invalid = int(np.count_nonzero(~(found < math.inf)))
+    if n_invalid:
+        remedy = "check its weights, and whether the recorded observations are those that it was trained on"
+        raise ValueError(f"{n_invalid:,} recorded acts have no finite probability under {name}: {remedy}")
     return found
 
 
 @torch.no_grad()
-def _of_networks(policy: TorchPolicy, key: Any, situations: Situations) -> Array:
-    """[n_acts] log-probabilities of the acts of a sub-step."""
+def _of_networks(policy: TorchPolicy, key: Any, situations: Situations, name: str) -> Array:
+    """[n_acts] log-probabilities of the acts of a sub-step.
+
+    Raises:
+        ValueError: Continuous actions have no noise.
+    """
     parts = []
     with evaluation_mode(policy):
         for start in range(0, situations.n_acts, BATCH_SIZE):
@@ -71,6 +80,12 @@ def _of_networks(policy: TorchPolicy, key: Any, situations: Situations) -> Array
             observation = tensors(situations.observation, rows)
             agent_id = torch.from_numpy(np.array(situations.agent_id[rows]))
             joint = policy.distribution(key, observation, agent_id)
+            for head, part in joint.distributions.items():
+                is_continuous = isinstance(part.action_space, spaces.Box)
+                if is_continuous and part.has_exploration_scale and float(part.exploration) == 0.0:
+                    fault = f"{name} acts without noise in head {head!r} of sub-step {key!r}"
+                    remedy = "ask for fitted_q only, or name a policy that samples its actions"
+                    raise ValueError(f"{fault}: deterministic actions have no probabilities to weight by: {remedy}")
             found = joint.environment_log_prob(tensors(situations.action, rows))
             parts.append(found.double().cpu().numpy())
     return np.concatenate(parts)
@@ -90,8 +105,10 @@ def _uniform(step: StepSpec, situations: Situations) -> Array:
             extents = np.asarray(space.high, np.float64) - space.low
             if not np.isfinite(extents).all() or (extents <= 0.0).any():
                 raise ValueError(f"random actions of head {head!r} have no density, since {space} has no finite size")
-            n_values = np.log(extents + (0 if np.issubdtype(space.dtype, np.floating) else 1)).sum()
-            total -= n_values
+            if np.issubdtype(space.dtype, np.floating):
+                total += _log_uniform(space, situations.action[head])
+            else:
+                total -= np.log(extents + 1).sum()
             continue
         n_entries = spaces.flatdim(space)
         allowed = np.ones((n_acts, n_entries), bool)
@@ -100,6 +117,25 @@ def _uniform(step: StepSpec, situations: Situations) -> Array:
             mask = situations.observation[name][:n_acts]
             allowed = np.asarray(allowed_entries(mask, (n_acts, n_entries), name, head))
         total -= _log_options(space, allowed)
+    return total
+
+
+def _log_uniform(space: spaces.Box, action: Array) -> Array:
+    """[n] log-densities of uniform actions of a box of floats.
+
+    A bound has the probability of all samples that are rounded to it: half a step to the next float.
+
+    Args:
+        space: Space of the head.
+        action: [n, *shape] recorded actions.
+    """
+    low, high = space.low, space.high
+    step_at_low = np.log(np.nextafter(low, high) - low, dtype=np.float64) - math.log(2.0)
+    step_at_high = np.log(high - np.nextafter(high, low), dtype=np.float64) - math.log(2.0)
+    steps = np.where(action <= low.astype(action.dtype), step_at_low, 0.0)
+    steps = np.where(action >= high.astype(action.dtype), step_at_high, steps)
+    terms = steps - np.log(np.subtract(high, low, dtype=np.float64))
+    total: Array = terms.reshape(len(action), -1).sum(1)
     return total
 
 

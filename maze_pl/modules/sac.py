@@ -58,19 +58,24 @@ class EntropySurplus:
 class SAC(AlgorithmModule):
     """Soft actor-critic with twin critics, for continuous and discrete heads and any mixture of them.
 
-        V(s)     = sum over discrete heads of sum_a p(a|s) (min_i Q_i(s, a) - alpha log p(a|s))
-                 + sum over continuous heads of -alpha log pi(a|s)   [+ min_i Q_i(s, a), where there are no others]
+        V(s)     = min_i E[Q_i(s, a)] + sum over heads of alpha * H(pi(.|s))
         L_critic = sum_i mean((Q_i(s, a) - R - D * V'(s'))^2)
         L_policy = mean(-V(s))
         L_alpha  = log(alpha) * mean(H(pi(.|s)) - target entropy)
 
     Haarnoja et al. 2018, arXiv:1801.01290, with learned entropy coefficients, arXiv:1812.05905; for
     discrete actions Christodoulou 2019, arXiv:1910.07207. V' is V computed with the target critics.
-    Actions of continuous heads are sampled with gradients (reparameterised); means over actions of
-    discrete heads are exact: Q is a sum over heads, where each term depends on its head and on the
-    continuous actions. R and D are the rewards and the discount up to the next act of the same
-    actor; where an episode was truncated, D is not 0. Each head of each sub-step has its own alpha.
-    Losses are summed over sub-steps.
+    Actions of continuous heads are sampled with gradients (reparameterised), and their H is
+    -log pi(a|s); means over actions of discrete heads are exact: Q is a sum over choices, where
+    each term depends on its choice and on the continuous actions. R and D are the rewards and the
+    discount up to the next act of the same actor; where an episode was truncated, D is not 0. With
+    n-step returns, R lacks the entropies of the states in between. Each head of each sub-step has
+    its own alpha. Losses are summed over sub-steps.
+
+    The minimum is that of whole values, as in clipped double Q-learning, Fujimoto et al. 2018,
+    arXiv:1802.09477. With a single discrete choice it is E[min_i Q_i(s, a)], as in Christodoulou
+    2019. With several choices this cannot be done choice by choice: only the sum of their terms
+    is learned, and constants that move from one term to another would lower the minima of the terms.
 
     Batches come from a `ReplayDataModule`, which has the options of collecting and sampling.
     Critics come from `SharedStateActionCriticComposer` or `StepStateActionCriticComposer`.
@@ -191,6 +196,7 @@ class SAC(AlgorithmModule):
         policy = self.policy
         refuse_exploration_scale(type(self).__name__, policy)
         self._heads: dict[str, int] = {}  # "<step key>/<head>" -> index of its entropy coefficient
+        self._n_choices: dict[StepKey, int] = {}  # of the discrete heads of a sub-step
         for key, nets in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(nets, f"the policy's network of sub-step {key!r}")
             spaces = policy.spec.steps[key].observation_space.spaces.items()
@@ -200,6 +206,7 @@ class SAC(AlgorithmModule):
             for head, distribution in joint.distributions.items():
                 _check_head(distribution, f"action head {head!r} of sub-step {key!r}")
                 self._heads[f"{key}/{head}"] = len(self._heads)
+            self._n_choices[key] = sum(len(choice_sizes(part.action_space)) for part in joint.distributions.values())
         start = torch.full((len(self._heads),), self._first_entropy_coef).log()
         self.log_entropy_coef = nn.Parameter(start, requires_grad=self.entropy_tuning)
 
@@ -317,19 +324,19 @@ class SAC(AlgorithmModule):
     def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
         """Compute V(s), or V'(s) with the target critics."""
         joint = self.policy.distribution(key, observation, agent_id).distributions
-        terms: list[Tensor] = []
         drawn = {head: part.sample() for head, part in joint.items() if not isinstance(part, Maskable)}
         entropies = {head: -joint[head].log_prob(action) for head, action in drawn.items()}
-        smaller = {name: q.amin(dim=0) for name, q in self.critic.q_values(key, observation, drawn, target).items()}
+        q_values = self.critic.q_values(key, observation, drawn, target)
+        probabilities: dict[str, Tensor] = {}
         for head, part in joint.items():
             if isinstance(part, Maskable):
-                probability, log_prob = part.probabilities()
-                entropies[head] = -(probability * log_prob).sum(dim=-1)
-                terms.append((probability * smaller[head]).sum(dim=-1))
+                probabilities[head], log_prob = part.probabilities()
+                entropies[head] = -(probabilities[head] * log_prob).sum(dim=-1)
+        value = _smaller_mean(q_values, probabilities, self._n_choices[key])
         coefs = self.log_entropy_coef.detach().exp()
-        terms = terms or [smaller["q_value"].squeeze(-1)]
-        terms += [coefs[self._heads[f"{key}/{head}"]] * entropy for head, entropy in entropies.items()]
-        return sum(terms[1:], terms[0]), entropies, joint
+        for head, entropy in entropies.items():
+            value = value + coefs[self._heads[f"{key}/{head}"]] * entropy
+        return value, entropies, joint
 
     def _target_entropy(self, head: ProbabilityDistribution) -> Tensor:
         """Target of the mean entropy of a head."""
@@ -344,6 +351,23 @@ class SAC(AlgorithmModule):
         if isinstance(multiplier, Tensor):
             return torch.full((), float(log_scale.sum()), device=self.device) - log_scale.size * multiplier
         return torch.full((), float((log_scale - multiplier).sum()), device=self.device)
+
+
+def _smaller_mean(q_values: dict[str, Tensor], probabilities: dict[str, Tensor], n_choices: int) -> Tensor:
+    """[B] mean values of the policy's actions by the critic whose mean is smaller; see the class for a single choice.
+
+    Args:
+        q_values: Discrete head -> [2, B, L] values of its options, or "q_value" -> [2, B, 1] without such heads.
+        probabilities: Discrete head -> [B, L] probabilities of its options.
+        n_choices: Number of choices of all discrete heads.
+    """
+    if not probabilities:
+        return q_values["q_value"].amin(dim=0).squeeze(-1)
+    if n_choices == 1:
+        ((head, probability),) = probabilities.items()
+        return (probability * q_values[head].amin(dim=0)).sum(dim=-1)
+    terms = [(probability * q_values[head]).sum(dim=-1) for head, probability in probabilities.items()]
+    return sum(terms[1:], terms[0]).amin(dim=0)
 
 
 def _check_head(head: ProbabilityDistribution, where: str) -> None:

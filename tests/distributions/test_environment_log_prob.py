@@ -170,16 +170,56 @@ def test_bounds_near_0_have_the_share_of_samples_that_are_rounded_to_them(
     assert share == pytest.approx(mass, abs=0.005)
 
 
-def test_a_bound_of_0_to_which_nothing_is_rounded_has_the_density() -> None:
+def test_a_bound_of_0_to_which_nothing_is_rounded_has_no_probability() -> None:
     space = spaces.Box(np.float32([0.0, -10.0]), np.float32([10.0, 0.0]))
     logits = torch.tensor([-9.0, 9.0, 0.5, 0.5])
     distribution = SquashedGaussianProbabilityDistribution(logits.expand(10_000, -1), space)
     assert not bool((distribution.sample(torch.Generator().manual_seed(3)) == 0.0).any())
-    zero = torch.zeros(1, 2)
-    single = SquashedGaussianProbabilityDistribution(logits[None], space)
-    found = single.environment_log_prob(zero)
-    assert found.isfinite().all()
-    torch.testing.assert_close(found, single.log_prob(zero))
+    for kind in (SquashedGaussianProbabilityDistribution, BetaProbabilityDistribution):
+        found = kind(logits[None], space).environment_log_prob(torch.zeros(1, 2))
+        assert found.isfinite().all() and float(found) < -150.0
+
+
+def log_of_beta(action: float, alpha: float, beta: float, low: float, high: float) -> float:
+    """One component in float32, with many digits."""
+    with mpmath.workdps(60):
+        a, b, width = mpmath.mpf(alpha), mpmath.mpf(beta), mpmath.mpf(high) - mpmath.mpf(low)
+        if action > low and action < high:
+            at = (mpmath.mpf(action) - low) / width
+            return float(mpmath.log(at ** (a - 1) * (1 - at) ** (b - 1) / mpmath.beta(a, b) / width))
+        is_low = action <= low
+        nearest, inward = (low, np.inf) if is_low else (high, -np.inf)
+        half = abs(mpmath.mpf(float(np.nextafter(np.float32(nearest), np.float32(inward)))) - nearest) / 2
+        first, second = (a, b) if is_low else (b, a)
+        return float(mpmath.log(mpmath.betainc(first, second, 0, half / width, regularized=True)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.25, 100.0), (0.0, 10.0), (-5.0, 0.0)])
+def test_bounds_have_the_probability_that_a_beta_distribution_is_rounded_to_them(low: float, high: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 4.0 * torch.randn(40, 2, generator=generator)
+    distribution = BetaProbabilityDistribution(logits, spaces.Box(low, high, (1,)))
+    action = torch.linspace(low, high, 41)[:40, None].clone()
+    action[::3] = low
+    action[1::3] = high
+    action[3] = low - 1.0  # received as the bound
+    found = distribution.environment_log_prob(action)
+    assert found.dtype == torch.float32
+    for n in range(40):
+        alpha, beta = distribution.concentration[n, 0].tolist()
+        expected = log_of_beta(float(action[n]), alpha, beta, low, high)
+        assert float(found[n]) == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    inside = torch.arange(40) % 3 == 2
+    torch.testing.assert_close(found[inside], distribution.log_prob(action)[inside])
+
+
+def test_samples_of_a_beta_distribution_end_on_a_bound_as_often_as_its_probability_says() -> None:
+    logits = torch.tensor([-30.0, 60.0]).expand(1_000_000, -1)
+    distribution = BetaProbabilityDistribution(logits, spaces.Box(100.0, 101.0, (1,)))
+    action = distribution.sample(torch.Generator().manual_seed(4))
+    share = float((action == 100.0).float().mean())
+    mass = float(distribution.environment_log_prob(torch.full_like(action, 100.0))[0].exp())
+    assert share == pytest.approx(mass, rel=0.15) and share > 1e-4
 
 
 def test_other_heads_are_received_as_they_are() -> None:

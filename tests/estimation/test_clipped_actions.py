@@ -12,14 +12,21 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.core.spec import Spec
+from maze_pl.core.random_policy import RandomPolicy
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions import DeterministicProbabilityDistribution
 from maze_pl.envs import GymMazeEnv
 from maze_pl.estimation import estimate
 from maze_pl.estimation.cloning import cloned_policy
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
 from maze_pl.estimation.probabilities import log_probs
 from maze_pl.estimation.recorded_acts import read_acts
-from maze_pl.perception import AutomaticModelComposer
+from maze_pl.perception import (
+    AutomaticModelComposer,
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    ProbabilisticPolicyComposer,
+)
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.rollout import rollout
 
@@ -124,3 +131,62 @@ def test_a_clone_of_a_clipped_policy_has_its_probabilities(records: Any) -> None
     assert abs(np.mean(clone) - np.mean(slow_log_probs(records, BEHAVIOUR))) < 0.02
     found = estimate(policy_of(TARGET), records, estimators=["weighted_importance_sampling"], gamma=1.0)
     assert found["weighted_importance_sampling"].value == pytest.approx(value_of(TARGET), abs=0.1)
+
+
+BOUNDED = spaces.Dict(action=spaces.Box(np.float32([0.0, -2.0]), np.float32([4.0, 2.0])))
+SPEC = Spec({0: StepSpec(spaces.Dict(place=spaces.Box(-1.0, 1.0, (1,))), BOUNDED)})
+
+
+def records_of(actions: list[list[float]]) -> list[SpacesTrajectoryRecord]:
+    """Episodes of one act each."""
+    records = []
+    for number, action in enumerate(actions):
+        row = (0, 0, 0, 1.0, False, {"place": [0.5]}, {"action": action})
+        end: Any = {"terminated": True, "truncated": False, "last_env_time": 1}
+        end |= {"last_actor": None, "last_observation": {}}
+        records.append(SpacesTrajectoryRecord.of_acts(f"episode {number}", SPEC, [row], **end))
+    return records
+
+
+def test_random_actions_have_the_probability_of_rounding_on_a_bound() -> None:
+    acts = read_acts(records_of([[1.0, 0.5], [1.0, 2.0], [1.0, -2.0], [4.0, 2.0], [0.0, 0.5]]), SPEC)
+    found = log_probs(RandomPolicy({0: BOUNDED}), acts, "random")
+    half_step = np.log(2.0**-23 / 2.0)  # below 2.0, as far as floats of 24 digits
+    inside = -np.log(4.0)
+    expected = [2 * inside, inside + half_step - np.log(4.0), inside + half_step - np.log(4.0)]
+    expected.append(np.log(2.0**-22 / 2.0) + half_step - 2.0 * np.log(4.0))
+    np.testing.assert_allclose(found[:4], expected)
+    assert -120.0 < found[4] < -100.0, "practically never, as floats next to 0 are dense"
+
+
+def deterministic_policy() -> TorchPolicy:
+    """Actions without noise, as of TD3 without exploration and of cloned deterministic policies."""
+    config = [{"action_space": spaces.Box, "distribution": DeterministicProbabilityDistribution}]
+    policy = ProbabilisticPolicyComposer([FlattenConcatPolicyNet])
+    return CustomModelComposer(policy, None, config).compose(SPEC).policy.eval()
+
+
+@pytest.mark.parametrize("scale", [None, 0.0])
+def test_actions_without_noise_have_no_probabilities(scale: float | None) -> None:
+    policy = deterministic_policy()
+    if scale is not None:
+        policy.set_exploration(scale)
+    records = records_of([[1.0, 0.5], [3.0, 1.0]])
+    message = r"acts without noise in head 'action' of sub-step 0.*no probabilities.*ask for fitted_q only"
+    with pytest.raises(ValueError, match=message):
+        estimate(policy, records, "random", estimators=["per_decision"], gamma=1.0)
+    with pytest.raises(ValueError, match=message):
+        log_probs(policy, read_acts(records, SPEC), "behaviour")
+    options = FittedQOptions(n_updates=5, batch_size=4, hidden_units=4)
+    found = estimate(policy, records, estimators=["fitted_q"], gamma=1.0, n_fits=2, fitted_q=options)
+    assert np.isfinite(found["fitted_q"].value)
+    policy.set_exploration(0.1)
+    assert np.isfinite(log_probs(policy, read_acts(records, SPEC), "explorer")).all()
+
+
+def test_networks_that_return_nan_are_refused() -> None:
+    policy = AutomaticModelComposer().compose(SPEC).policy
+    with torch.no_grad():
+        next(policy.parameters()).fill_(np.nan)
+    with pytest.raises(ValueError, match="2 recorded acts have no finite probability under it: check its weights"):
+        log_probs(policy, read_acts(records_of([[1.0, 0.5], [3.0, 1.0]]), SPEC), "it")

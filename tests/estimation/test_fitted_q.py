@@ -170,3 +170,20 @@ def test_returns_that_differ_by_rounding_are_learned_like_others() -> None:
         reward = 0.3 if number % 2 else 0.1 + 0.2
         records.append(record_of(number, [(0, time, float(time), reward) for time in range(2)], None))
     assert value_of(records, 1.0) == pytest.approx(mean_return(records, 1.0), rel=0.05)
+
+
+def test_the_interval_covers_that_other_starts_could_have_been_recorded() -> None:
+    """The reward of the only act is the start, normally distributed: the mean of 64 starts has a deviation of 1/8."""
+    starts = np.random.default_rng(0).normal(size=64).tolist()
+    records = []
+    for number, start in enumerate(starts):
+        records.append(record_of(number, [(0, number % 2, start, start)], None))  # by the time, both choices occur
+    policy = policy_of(records[0].spec)
+    options = FittedQOptions(n_updates=150, batch_size=64, hidden_units=16, lr=1e-2)
+    found = estimate(policy, records, estimators=["fitted_q"], gamma=1.0, n_fits=8, fitted_q=options)["fitted_q"]
+    assert found.interval is not None
+    low, high = found.interval
+    assert found.value == pytest.approx(np.mean(starts), abs=0.05)
+    assert found.value == pytest.approx(0.5 * (low + high))
+    deviation = 0.5 * (high - low) / 2.365  # the 97.5% quantile of Student's t with 7 degrees of freedom
+    assert 0.6 / 8 < deviation < 1.7 / 8

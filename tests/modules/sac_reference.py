@@ -161,19 +161,24 @@ class Reference:
                     entropies.setdefault(head, []).append(-log_prob)
                     aims.setdefault(head, []).append(float(torch.log((high - low) / 2).sum()) - n)
             q = [network(seen) for network in networks]
-            value = torch.minimum(q[0]["q_value"], q[1]["q_value"])[0, 0] if "q_value" in q[0] else 0.0
+            of_choices = []  # for each choice, the two values of each option and its probability
             for head, space in self.step.action_space.items():
                 if not isinstance(space, spaces.Box):
                     entropy, aim = torch.zeros(()).double(), 0.0
                     for choice in self.options(space, logits[head][b], mask):
                         aim += 0.98 * math.log(len(choice))
-                        for option, p in choice.items():
-                            value = value + p * torch.minimum(q[0][head][0, option], q[1][head][0, option])
-                            entropy = entropy - p * p.log()
+                        entropy = entropy - sum(p * p.log() for p in choice.values())
+                        of_choices.append([(q[0][head][0, o], q[1][head][0, o], p) for o, p in choice.items()])
                     entropies.setdefault(head, []).append(entropy)
                     aims.setdefault(head, []).append(aim)
-                value = value + self.coefs[head] * entropies[head][b]
-            values.append(value)
+            if len(of_choices) == 1:
+                value = sum(p * torch.minimum(one, other) for one, other, p in of_choices[0])
+            elif of_choices:
+                means = [sum(p * both[i] for choice in of_choices for *both, p in choice) for i in range(2)]
+                value = torch.minimum(*means)
+            else:
+                value = torch.minimum(q[0]["q_value"], q[1]["q_value"])[0, 0]
+            values.append(value + sum(self.coefs[head] * entropies[head][b] for head in self.step.action_space))
         return values, entropies, aims
 
     def q_values(self, acts, b):

@@ -38,6 +38,7 @@ from tests.modules.sac_reference import (
     SQUASHED,
     B,
     Reference,
+    actions,
     composer,
     every_kind,
     make,
@@ -101,6 +102,65 @@ def test_losses_of_one_act_computed_by_hand():
     )
     assert module.critic_loss({0: acts}).item() == pytest.approx(1.729486, abs=1e-5)
     assert module.policy_loss({0: acts}).item() == pytest.approx(-0.888629, abs=1e-5)
+
+
+def test_minima_over_several_choices_are_those_of_whole_values():
+    """Q_1 = (1, 2) + (5, 5), Q_2 = (3, 3) + (2, 4): means are 6.5 and 6, while minima choice by choice give 4.5."""
+    space = spaces.Dict({"choice": spaces.Discrete(2), "other": spaces.Discrete(2)})
+    module = SAC(networks=composer(), spec=Spec({0: StepSpec(step_spec("mixed").observation_space, space)}))
+    twin = module.critic.twins[0]
+    with torch.no_grad():
+        for tensor in [*module.policy.parameters(), *twin.parameters()]:
+            tensor.zero_()
+        twin.network.get_parameter("heads.0.bias").copy_(torch.tensor([[1.0, 2.0], [3.0, 3.0]]))
+        twin.network.get_parameter("heads.1.bias").copy_(torch.tensor([[5.0, 5.0], [2.0, 4.0]]))
+    view = {"view": torch.zeros(1, 3)}
+    acts = TransitionBatch(view, {}, torch.zeros(1, dtype=torch.int64), view, torch.ones(1), torch.full((1,), 0.9))
+    assert module.policy_loss({0: acts}).item() == pytest.approx(-(6.0 + 0.4 * math.log(2.0)), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["multi_discrete", "masked_bits", "mixed"])
+def test_constants_that_move_between_choices_change_nothing(kind):
+    """Only the sum over choices is learned: nothing else keeps the terms of the first choices from moving apart."""
+    n_options = {"multi_discrete": [2, 3], "masked_bits": [2, 2, 2], "mixed": [2, 2]}[kind]
+    found = []
+    for constant in (0.0, 20.0):
+        module = make(kind).double()
+        twin = module.critic.twins[0]
+        with torch.no_grad():
+            for biases in (twin.network.get_parameter("heads.0.bias"), twin.target.get_buffer("heads.0.bias")):
+                first, second, *_ = biases[0].split(n_options)  # of the first critic
+                first += constant
+                second -= constant
+        acts = make_acts(kind, dtype=torch.float64)
+        torch.manual_seed(3)
+        losses = [module.critic_loss({0: acts}), module.policy_loss({0: acts})]
+        found.append([*losses, *torch.autograd.grad(losses[1], list(module.policy.parameters()))])
+    torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(4), spaces.MultiDiscrete([2, 2]), spaces.MultiDiscrete([2] * 6), spaces.MultiBinary(3)]
+)
+def test_values_of_any_number_of_choices_are_learned(space):
+    """A reward of 1 in each step, discounted by 0.9, is worth 10 whatever is chosen."""
+    torch.manual_seed(0)
+    spec = Spec({0: StepSpec(spaces.Dict({"view": spaces.Box(-1, 1, (3,))}), spaces.Dict({"act": space}))})
+    module = SAC(networks=composer(8), spec=spec, capture="off", entropy_tuning=False, entropy_coef=0.0)
+    module.on_coefficients_set()
+    optimizer = torch.optim.Adam(module.critic.parameters(), lr=0.02)
+    generator = torch.Generator().manual_seed(0)
+    view = {"view": torch.zeros(32, 3)}
+    for _ in range(500):
+        action = {"act": actions(space, (32,), generator)}
+        agents = torch.zeros(32, dtype=torch.int64)
+        acts = TransitionBatch(view, action, agents, view, torch.ones(32), torch.full((32,), 0.9))
+        optimizer.zero_grad()
+        module.critic_loss({0: acts}).backward()
+        optimizer.step()
+        module.critic.update_targets(0.1)
+    values = module.critic.action_value(0, view, action).detach()
+    torch.testing.assert_close(values, torch.full_like(values, 10.0), rtol=0.0, atol=0.3)
 
 
 def test_units_of_a_box_make_no_difference_to_what_is_aimed_at():

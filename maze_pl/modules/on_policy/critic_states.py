@@ -70,13 +70,18 @@ class CriticStates:
         active = rollout.segments[key].active
         n_slots = rollout.n_slots(key)
         like = next(critic.parameters())
-        env_index = torch.arange(rollout.n_envs) if rollout.env_index is None else rollout.env_index.cpu()
+        if rollout.env_index is None:
+            env_index = torch.arange(rollout.n_envs)
+            parts = [env_index]
+        else:
+            env_index = rollout.env_index.cpu()
+            parts = _consecutive_parts(env_index)
         latest = self._resized(key, shapes, int(env_index.max()) + 1, n_slots, like)
         before = {name: like.new_zeros(*active.shape, *shape) for name, shape in shapes.items()}
         after = {name: torch.zeros_like(tensor) for name, tensor in before.items()}
-        for envs in _consecutive_parts(env_index):
-            indices = env_index[envs].to(like.device)
-            part = _Columns(rollout, key, envs.to(like.device))
+        for envs in parts:
+            indices = env_index[envs].to(like.device, non_blocking=True)
+            part = _Columns(rollout, key, envs.to(like.device, non_blocking=True))
             state = {name: tensor[indices, :n_slots].flatten(0, 1) for name, tensor in latest.items()}
             state = _cleared(state, part.starting)
             for t in range(len(active)):

@@ -85,7 +85,10 @@ def existing_acts(
 def values_of(
     critic: StateCritic, rollout: Rollout, acts: dict[StepKey, ExistingActs]
 ) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
-    """Return [T, B] values, 0 where not needed, and [F] values of final observations, by step key."""
+    """Return [T, B] values, 0 where not needed, and [F] values of final observations, by step key.
+
+    Critics that share a policy state evaluate each act from the stored one; see `log_ratios`.
+    """
     if rollout.flat:
         return _flat_values(critic, rollout, acts)
     values: dict[StepKey, Tensor] = {}
@@ -165,6 +168,10 @@ def log_ratios(actor_critic: TorchActorCritic, acts: dict[StepKey, ExistingActs]
 
     The current ones are computed as `TorchPolicy.note_log_probs` computes the stored ones: without
     the autocasting of mixed precision, whose rounding would look like a change of the policy.
+
+    Recurrent policies evaluate each act from the policy state that was stored with it. If their
+    weights have changed since, this is an approximation: Espeholt et al. 2018, arXiv:1802.01561,
+    compute later states with the current weights, as the loss does for sequences of acts.
     """
     ratios = {}
     for key, part in acts.items():
@@ -224,7 +231,8 @@ def open_shares(
     samples: dict[StepKey, PolicySamples],
     credit: dict[StepKey, Credit],
     *,
-    keeps_open_acts: bool,
+    has_weightless: bool,
+    of_policy: bool,
 ) -> dict[StepKey, tuple[Tensor | int, int]]:
     """Step key -> number of open acts, and of all acts.
 
@@ -232,13 +240,17 @@ def open_shares(
         acts: All acts.
         samples: Valid acts of each step key, or all.
         credit: Credit of the acts.
-        keeps_open_acts: Whether open acts may be among the samples if every entry is an act.
+        has_weightless: Whether open acts may be among the samples if every entry is an act.
+        of_policy: Whether acts count as open if they have no weight in the loss of the policy, even if
+            the critic learns from them.
     """
     shares: dict[StepKey, tuple[Tensor | int, int]] = {}
     for key, part in acts.items():
         n_acts = len(part.agent_id)
         n_valid: Tensor | int = len(samples[key].weight)
-        if part.index is None and keeps_open_acts:
+        if of_policy:
+            n_valid = (part.take(credit[key].weight.to(part.agent_id.device)) > 0).sum()
+        elif part.index is None and has_weightless:
             n_valid = valid_acts(part, credit[key]).sum()
         shares[key] = n_acts - n_valid, n_acts
     return shares

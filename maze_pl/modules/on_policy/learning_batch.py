@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
@@ -38,6 +37,7 @@ from maze_pl.modules.on_policy.evaluation import (
 )
 from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
 from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
+from maze_pl.modules.on_policy.rollout_warnings import warn_if_few_episodes_end, warn_if_rewards_cancel_out
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.schedules import Coefficient
@@ -133,7 +133,8 @@ class OnPolicyModule(AlgorithmModule):
         self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
         self.sequence_length = sequence_length
         self._critic_states = CriticStates()
-        self._has_seen_rewards = False
+        self._n_rollouts = 0
+        self._has_warned_of_ends = False
 
     def on_networks_ready(self) -> None:
         """Refuse distributions without probabilities to learn from; see `refuse_exploration_scale`."""
@@ -177,9 +178,7 @@ class OnPolicyModule(AlgorithmModule):
         Raises:
             ValueError: The networks have no state critic.
         """
-        if not self._has_seen_rewards:
-            self._has_seen_rewards = True
-            self._warn_if_rewards_cancel_out(rollout)
+        self._warn_of_rollout(rollout, leave_one_out)
         batch = learning_batch(
             self.networks,
             rollout,
@@ -197,14 +196,14 @@ class OnPolicyModule(AlgorithmModule):
             self.record("explained_variance", explained, step_key, count=total)
         return batch
 
-    def _warn_if_rewards_cancel_out(self, rollout: Rollout) -> None:
-        """Warn of actors whose rewards add up to 0 in each row, if the critic learns from the sum."""
-        kind = _state_critic(self.networks).kind
-        rewards = [part.actor_reward for part in rollout.segments.values() if part.actor_reward is not None]
-        is_paid = any(bool(reward.any()) for reward in rewards)
-        if kind != "step" and is_paid and not bool(rollout.rows.reward.any()):
-            fault = f"the rewards of the actors add up to 0, and a {kind} critic learns from their sum"
-            rank_zero_warn(f"{fault}: use a step critic, with which each actor learns from its own rewards")
+    def _warn_of_rollout(self, rollout: Rollout, leave_one_out: bool) -> None:
+        """Warn of rollouts that teach little: in the first one, or in the 1st, 2nd, 4th, ..., as reading waits."""
+        self._n_rollouts += 1
+        if self._n_rollouts == 1:
+            warn_if_rewards_cancel_out(_state_critic(self.networks).kind, rollout)
+        is_power_of_two = self._n_rollouts & (self._n_rollouts - 1) == 0
+        if leave_one_out and is_power_of_two and not self._has_warned_of_ends:
+            self._has_warned_of_ends = warn_if_few_episodes_end(rollout)
 
     def actor_critic_loss(
         self,
@@ -345,13 +344,13 @@ def learning_batch(
             method = replace(method, log_rho=log_ratios(actor_critic, acts))
         credit = assign_credit(critic.kind, rollout, values, final_values, gamma, method)
         if leave_one_out:
-            credit = with_leave_one_out_baseline(credit, rollout, gamma)
+            credit = with_leave_one_out_baseline(credit, rollout, gamma, by_actor=critic.kind == "step")
         for key, part in acts.items():
             samples[key] = samples_of(part, values[key], log_probs[key], credit[key])
         if normalize_advantage:
             normalize_advantages(samples, weighted=leave_one_out or has_open_acts)
     importance = importance_of_acts(critic.kind, rollout, method, credit)
-    open_share = open_shares(acts, samples, credit, keeps_open_acts=has_open_acts or leave_one_out)
+    open_share = open_shares(acts, samples, credit, has_weightless=has_open_acts, of_policy=leave_one_out)
     is_recurrent = bool(states) or any(segment.policy_state for segment in rollout.segments.values())
     rows: dict[StepKey, Tensor] | None = None
     if is_recurrent:

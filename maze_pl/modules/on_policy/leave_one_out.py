@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Segment
 from maze_pl.modules.on_policy.credit import Credits
 
 
-def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float) -> Credits:
+@dataclass(frozen=True)
+class EpisodesOfRollout:
+    """Episodes that begin in a rollout, up to E in each of its N environments.
+
+    Attributes:
+        number: [T, N] int64, number of the row's episode in its environment.
+        factor: [T, N] float64, gamma to the power of the environment time of the row in its episode.
+        has_begun: [E, N] bool, the episode has a row.
+        is_complete: [E, N] bool, it ended within the rollout.
+    """
+
+    number: Tensor
+    factor: Tensor
+    has_begun: Tensor
+    is_complete: Tensor
+
+    @classmethod
+    def of(cls, rollout: Rollout, gamma: float) -> EpisodesOfRollout:
+        """Find the episodes of a rollout whose environments have all begun new episodes with it.
+
+        Args:
+            rollout: The rollout.
+            gamma: Discount of one unit of environment time.
+        """
+        rows = rollout.rows
+        n_rows, n_envs = rows.filled.shape
+        ends = rows.terminated | rows.truncated
+        number = ends.cumsum(0) - ends.long()
+        elapsed = (rows.env_steps.cumsum(0) - rows.env_steps).double()
+        before = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        begun_at = torch.where(before, elapsed, 0.0).cummax(0).values  # time at which the episode began
+        nothing = number.new_zeros(n_rows + 1, n_envs)
+        return cls(
+            number=number,
+            factor=gamma ** (elapsed - begun_at),
+            has_begun=nothing.scatter_add(0, number, rows.filled.long()) > 0,
+            is_complete=nothing.scatter_add(0, number, ends.long()) > 0,
+        )
+
+
+def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float, *, by_actor: bool = False) -> Credits:
     """Replace advantages by the return of the episode minus the mean of the others from the same start.
 
         A_i = G_i - 1 / (n - 1) * sum of G_j over j != i,    G = sum of gamma^t * r_t
@@ -22,12 +64,16 @@ def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float
 
     Acts count in the loss of the policy if their episode and another one from its start ended
     within the rollout; a time limit is an end like any other. No observation needs to follow the
-    act, not even for step critics. What the critic learns stays the same.
+    act, not even for step critics. What the critic learns stays the same. If some episodes are
+    longer than the rollout, advantages are biased, since only the short ones are compared.
 
     Args:
         credits: Credit of the acts.
         rollout: Rollout whose environments have all begun new episodes with it.
         gamma: Discount of one unit of environment time.
+        by_actor: Whether G of an act is the sum of the rewards that are attributed to its agent in
+            its sub-step, where the environment attributes rewards, as for step critics. An agent
+            that does not act in an episode has the return 0 there.
 
     Raises:
         ValueError: The rollout has one episode from each start only.
@@ -36,29 +82,53 @@ def with_leave_one_out_baseline(credits: Credits, rollout: Rollout, gamma: float
         raise ValueError(
             f"leave_one_out compares at least 2 episodes from each start, but n_same_starts={rollout.n_same_starts}"
         )
-    rows = rollout.rows
-    n_rows, n_envs = rows.filled.shape
-    ends = rows.terminated | rows.truncated
-    number = ends.cumsum(0) - ends.long()  # [T, N] of the episode in the rollout
-    elapsed = (rows.env_steps.cumsum(0) - rows.env_steps).double()
-    before = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
-    begun_at = torch.where(before, elapsed, 0.0).cummax(0).values  # time at which the episode began
-    reward = torch.where(rows.filled, rows.reward, 0.0) * gamma ** (elapsed - begun_at)
-    of_episodes = reward.new_zeros(n_rows + 1, n_envs)
-    returns = of_episodes.scatter_add(0, number, reward)
-    is_complete = of_episodes.scatter_add(0, number, ends.double())
-    shape = n_rows + 1, -1, rollout.n_same_starts  # [E, groups, n]
-    complete, summed = is_complete.view(shape), (returns * is_complete).view(shape)
+    episodes = EpisodesOfRollout.of(rollout, gamma)
+    number = episodes.number
+    complete = episodes.is_complete.double().view(len(episodes.is_complete), -1, rollout.n_same_starts)  # [E, G, n]
     others = complete.sum(2, keepdim=True) - complete
-    baseline = (summed.sum(2, keepdim=True) - summed) / others.clamp(min=1.0)
     counts = complete * (others > 0)
-    advantage = ((returns.view(shape) - baseline) * counts).view_as(returns).gather(0, number)
-    weight = counts.view_as(returns).gather(0, number)
+    weight = counts.view_as(episodes.is_complete).gather(0, number)
+    rewards = torch.where(rollout.rows.filled, rollout.rows.reward, 0.0) * episodes.factor
+    returns = rewards.new_zeros(episodes.is_complete.shape).scatter_add(0, number, rewards)
+    of_rows = _advantages(returns.unsqueeze(-1), complete, others).squeeze(-1).gather(0, number)
     replaced = {}
     for key, credit in credits.items():
+        segment = rollout.segments[key]
         n_slots = rollout.n_slots(key)
-        own = weight.repeat_interleave(n_slots, 1).to(credit.weight) * rollout.segments[key].active.to(credit.weight)
-        replaced[key] = replace(
-            credit, advantage=advantage.repeat_interleave(n_slots, 1).to(credit.advantage) * own, weight=own
-        )
+        own = weight.repeat_interleave(n_slots, 1).to(credit.weight) * segment.active.to(credit.weight)
+        if by_actor and segment.actor_reward is not None:
+            advantage = _advantages_of_actors(segment, segment.actor_reward, n_slots, episodes, complete, others)
+        else:
+            advantage = of_rows.repeat_interleave(n_slots, 1)
+        replaced[key] = replace(credit, advantage=advantage.to(credit.advantage) * own, weight=own)
     return replaced
+
+
+def _advantages(returns: Tensor, complete: Tensor, others: Tensor) -> Tensor:
+    """[E, N, A] returns minus their means over the other episodes from the same start; undefined where there are none.
+
+    Args:
+        returns: [E, N, A] returns of A actors in each episode.
+        complete: [E, N / n, n] 1 for episodes that ended, by groups of n environments with the same starts.
+        others: [E, N / n, n] number of other ones from the same start.
+    """
+    grouped = returns.view(*complete.shape, -1)  # [E, N / n, n, A]
+    known = grouped * complete.unsqueeze(-1)
+    baseline = (known.sum(2, keepdim=True) - known) / others.clamp(min=1.0).unsqueeze(-1)
+    return (grouped - baseline).view_as(returns)
+
+
+def _advantages_of_actors(
+    segment: Segment, reward: Tensor, n_slots: int, episodes: EpisodesOfRollout, complete: Tensor, others: Tensor
+) -> Tensor:
+    """[T, B] advantages of acts by the rewards [T, B] that are attributed to their actors."""
+    agent_id = torch.where(segment.active, segment.agent_id, 0)
+    n_agents = int(agent_id.max()) + 1
+    n_episodes, n_envs = episodes.is_complete.shape
+    env = torch.arange(n_envs, device=agent_id.device).repeat_interleave(n_slots)
+    episode = episodes.number.repeat_interleave(n_slots, 1)
+    entry = (episode * n_envs + env) * n_agents + agent_id  # [T, B] into [E, N, A]
+    discounted = torch.where(segment.active, reward, 0.0) * episodes.factor.repeat_interleave(n_slots, 1)
+    returns = discounted.new_zeros(n_episodes * n_envs * n_agents).scatter_add(0, entry.flatten(), discounted.flatten())
+    advantages = _advantages(returns.view(n_episodes, n_envs, n_agents), complete, others)
+    return advantages.flatten()[entry]

@@ -17,6 +17,7 @@ import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -151,6 +152,22 @@ class PolicySamples:
         return [self.with_tensors([*part, *self._shares()]) for part in zip(*parts, strict=True)]
 
 
+class _Numbers(NamedTuple):
+    """Numbers of a step key in each of M minibatches, on the host.
+
+    Attributes:
+        share: `PolicySamples.share`.
+        value_share: `PolicySamples.value_share`.
+        n_acts: Number of its acts on this rank.
+        is_learned: 1 if any step key has acts that count on some rank; the same for all step keys.
+    """
+
+    share: list[float]
+    value_share: list[float]
+    n_acts: list[float]
+    is_learned: list[float]
+
+
 Minibatch = dict[StepKey, PolicySamples]
 """Step key -> acts of a set of rows, without step keys that have no acts in them on this rank."""
 
@@ -272,26 +289,25 @@ class LearningBatch:
         factors = world_size() / total.clamp(min=1.0)
         shares = sums * factors  # [K, 2, M]
         is_learned = (total > 0.0).any(0).any(0).expand_as(counts)  # on some rank
-        on_host = torch.cat([shares, counts, is_learned.double()], 1).tolist()  # reading waits for the device
+        rows = torch.cat([shares, counts, is_learned.double()], 1).tolist()  # reading waits for the device
+        on_host = [_Numbers(*rows_of_key) for rows_of_key in rows]
         minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
         for index, (key, acts) in enumerate(gathered.items()):
             own = factors[index].to(acts.weight.dtype)[:, members[index]]
             acts.weight, acts.value_weight = acts.weight * own[0], acts.value_weight * own[1]
-            *shares_on_host, sizes, of_any_rank = on_host[index]
-            parts = acts.split([int(size) for size in sizes])
-            of_parts = self._shares_of_parts(shares[index].to(acts.weight.dtype), shares_on_host)
+            numbers = on_host[index]
+            parts = acts.split([int(size) for size in numbers.n_acts])
+            of_parts = self._shares_of_parts(shares[index].to(acts.weight.dtype), numbers)
             for minibatch, part, of_part, value_share in zip(
-                minibatches, parts, of_parts, shares_on_host[1], strict=True
+                minibatches, parts, of_parts, numbers.value_share, strict=True
             ):
                 if len(part.weight):
                     part.share, part.value_share = of_part
                     part.has_values = value_share != 0.0
                     minibatch[key] = part
-        return list(itertools.compress(minibatches, of_any_rank))
+        return list(itertools.compress(minibatches, on_host[0].is_learned))
 
-    def _shares_of_parts(
-        self, shares: Tensor, on_host: list[list[float]]
-    ) -> list[tuple[Tensor | float, Tensor | float]]:
+    def _shares_of_parts(self, shares: Tensor, numbers: _Numbers) -> list[tuple[Tensor | float, Tensor | float]]:
         """Return the share and the value share of the acts of a step key in each minibatch.
 
         They are constants of a traced loss if each row is one act, rounded so that one traced update
@@ -300,10 +316,11 @@ class LearningBatch:
 
         Args:
             shares: [2, M] of each minibatch.
-            on_host: The same as numbers.
+            numbers: The same on the host.
         """
         if self.row is None and not self.has_open_acts:
-            return [(round(share, 9), round(value_share, 9)) for share, value_share in zip(*on_host, strict=True)]
+            pairs = zip(numbers.share, numbers.value_share, strict=True)
+            return [(round(share, 9), round(value_share, 9)) for share, value_share in pairs]
         share, value_share = shares.unbind(0)
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
 

@@ -18,6 +18,7 @@ from maze_pl.core.batches import Rollout
 from maze_pl.datamodules import ActorDataModule, RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import make_gym_maze_env
 from maze_pl.modules import A2C, IMPALA, PPO, LearningBatch, learning_batch
+from maze_pl.modules.on_policy import critic_states
 from maze_pl.modules.on_policy.critic_states import CriticStates, _cleared
 from maze_pl.perception import (
     ConcatModelBuilder,
@@ -278,3 +279,25 @@ def test_states_of_an_accelerator_are_cleared_without_looking_at_the_mask() -> N
     state = {"h": torch.ones(3, 2, device="meta")}
     cleared = _cleared(state, torch.tensor([True, False, True]).to("meta"))
     assert cleared["h"] is not state["h"] and cleared["h"].shape == (3, 2)
+
+
+def test_environments_that_are_there_once_are_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(env_index: Tensor) -> list[Tensor]:
+        calls.append(len(env_index))
+        return [torch.arange(len(env_index))]
+
+    monkeypatch.setattr(critic_states, "_consecutive_parts", counted)
+    play = PLAYS["flat, gru, critic shares"]
+    networks_of_play = with_own_memory(play)
+    (rollout,) = rollouts_of(play, 1)
+    assert rollout.env_index is None
+    with torch.no_grad():
+        plain = CriticStates().advance(networks_of_play, rollout)[0]
+        assert not calls
+        rollout.env_index = torch.arange(rollout.n_envs)
+        numbered = CriticStates().advance(networks_of_play, rollout)[0]
+    assert calls == [rollout.n_envs]
+    for name, tensor in plain.acts.items():
+        assert torch.equal(tensor, numbered.acts[name])

@@ -14,10 +14,13 @@ import torch
 from maze_pl.core.batches import Rollout
 from maze_pl.core.rows import Rows, Segment
 from maze_pl.datamodules import RolloutDataModule
-from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv
+from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv, make_pettingzoo_env
 from maze_pl.modules import PPO, learning_batch
 from maze_pl.modules.on_policy.credit import Credit
 from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
+from maze_pl.modules.on_policy.minibatches import LearningBatch
+from maze_pl.modules.on_policy.rollout_warnings import warn_if_few_episodes_end
+from maze_pl.perception import AutomaticModelComposer
 from tests.modules.recurrent_plays import Play, step_by_step
 
 GAMMA = 0.5
@@ -122,6 +125,119 @@ def test_acts_that_no_observation_follows_count_too(kit: SimpleNamespace) -> Non
         n_open, n_acts = plain.open_share[key]
         assert acts.value_weight.sum() == n_acts - n_open < n_acts, "the critic learns as without"
         assert batch.open_share[key] == (0, n_acts)
+
+
+def rewarded(kit: SimpleNamespace) -> Rollout:
+    """A rollout of a team whose members have individual rewards, which add up to 0, and change their places."""
+    rollout = kit.make_team_rollout(n_steps=20, n_envs=6, seed=1)
+    rollout.n_same_starts = 3
+    generator = torch.Generator().manual_seed(2)
+    for key, segment in rollout.segments.items():
+        segment.actor_reward = torch.randn(segment.reward.shape, generator=generator, dtype=torch.float64)
+        if key == "crew":
+            segment.agent_id = segment.agent_id.view(20, 6, 2).clone()
+            segment.agent_id[:, 4] = 1 - segment.agent_id[:, 4]
+            segment.agent_id = segment.agent_id.view(20, 12)
+    rollout.rows.reward.zero_()
+    return rollout
+
+
+def returns_of_actors(rollout: Rollout, gamma: float) -> dict[tuple[Any, ...], float]:
+    """(step key, agent, environment, number of its episode) -> return, act by act; only of episodes that ended."""
+    found: dict[tuple[Any, ...], float] = {}
+    ends = rollout.rows.terminated.tolist()
+    for key, segment in rollout.segments.items():
+        n_slots = rollout.n_slots(key)
+        for env in range(rollout.n_envs):
+            number = elapsed = 0
+            totals = {agent: 0.0 for agent in range(n_slots)}
+            for t in range(len(ends)):
+                for column in range(env * n_slots, (env + 1) * n_slots):
+                    if segment.active[t, column]:
+                        agent = int(segment.agent_id[t, column])
+                        totals[agent] += gamma**elapsed * float(segment.actor_reward[t, column])
+                elapsed += 1
+                if ends[t][env]:
+                    for agent, total in totals.items():
+                        found[key, agent, env, number] = total
+                    number, elapsed, totals = number + 1, 0, dict.fromkeys(totals, 0.0)
+    return found
+
+
+def test_actors_with_a_step_critic_learn_from_their_own_rewards(kit: SimpleNamespace) -> None:
+    rollout = rewarded(kit)
+    ends = rollout.rows.terminated.long()
+    numbers = (ends.cumsum(0) - ends).tolist()
+    returns = returns_of_actors(rollout, 0.9)
+    networks = kit.make_actor_critic(kit.team_spec, "step")
+    options: dict[str, Any] = {"normalize_advantage": False, "with_log_prob": False, "leave_one_out": True}
+    batch = learning_batch(networks, rollout, 0.9, 0.8, **options)
+    n_compared = 0
+    for key, segment in rollout.segments.items():
+        n_slots = rollout.n_slots(key)
+        acts = batch.acts[key]
+        views = acts.observation[f"{key}_view"].tolist()
+        for t, column in segment.active.nonzero().tolist():
+            view = segment.observation[f"{key}_view"][t, column].tolist()
+            if view not in views:
+                continue  # open for policy and critic
+            place = views.index(view)
+            env, agent = column // n_slots, int(segment.agent_id[t, column])
+            group = range(env // 3 * 3, env // 3 * 3 + 3)
+            of_start = {e: returns.get((key, agent, e, numbers[t][env])) for e in group}
+            others = [other for e, other in of_start.items() if e != env and other is not None]
+            counts = of_start[env] is not None and len(others) > 0
+            assert acts.weight[place] == float(counts)
+            if counts:
+                n_compared += 1
+                assert float(acts.advantage[place]) == pytest.approx(of_start[env] - np.mean(others), abs=1e-5)
+        n_acts = int(segment.active.sum())
+        assert batch.open_share[key] == (n_acts - int(acts.weight.sum()), n_acts)
+    assert n_compared > 20
+    shared = learning_batch(kit.make_actor_critic(kit.team_spec, "shared"), rollout, 0.9, 0.8, **options)
+    assert not any(acts.advantage.any() for acts in shared.acts.values()), "a shared critic learns from the sum"
+
+
+def test_players_of_a_game_learn_which_of_them_has_won() -> None:
+    pl.seed_everything(0, verbose=False)
+    make = partial(make_pettingzoo_env, "classic/tictactoe-v3")
+    data = RolloutDataModule(make, n_envs=16, n_rollout_steps=5, n_same_starts=16, epoch_length=1, evaluators={})
+    batches: list[LearningBatch] = []
+
+    class Watched(PPO):
+        def make_learning_batch(self, *arguments: Any, **options: Any) -> LearningBatch:
+            batches.append(super().make_learning_batch(*arguments, **options))
+            return batches[-1]
+
+    networks = AutomaticModelComposer(critic="step")
+    options: dict[str, Any] = {"batch_size": 16, "gamma": 1.0, "normalize_advantage": False}
+    _fit(data, Watched(spec=data.spec, networks=networks, baseline="leave_one_out", **options), 1)
+    acts = batches[0].acts["player"]
+    assert float(acts.weight.mean()) > 0.8, "games end within five rounds"
+    assert float((acts.advantage != 0.0).float().mean()) > 0.8
+
+
+def test_episodes_that_do_not_end_in_time_are_warned_of() -> None:
+    make = partial(GymMazeEnv, "CartPole-v1")
+    data = RolloutDataModule(make, n_envs=4, n_rollout_steps=8, n_same_starts=2, epoch_length=2, evaluators={})
+    module = PPO(spec=data.spec, baseline="leave_one_out", batch_size=8)
+    message = (
+        r"0 of 4 episodes ended within the 8 steps of a rollout, but baseline=leave_one_out learns from these only"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        _fit(data, module, 1)
+    assert sum("ended within" in str(warning.message) for warning in caught) == 1
+    assert module.epoch_statistics["train"]["ActorCriticEvents/open_acts/substep_0"] == 1.0
+
+
+@pytest.mark.parametrize(("ends", "warns"), [([[1, 0], [1, 1]], False), ([[0, 1], [0, 0]], True), ([[1], [0]], False)])
+def test_half_of_the_episodes_must_end(ends: list[list[int]], warns: bool) -> None:
+    rollout, _ = rollout_of(np.zeros_like(ends, dtype=float), ends, 1)
+    if warns:  # one of three episodes
+        with pytest.warns(UserWarning, match="1 of 3 episodes ended within the 2 steps"):
+            assert warn_if_few_episodes_end(rollout)
+    else:
+        assert not warn_if_few_episodes_end(rollout)
 
 
 @pytest.mark.parametrize("length", [1, 4])
