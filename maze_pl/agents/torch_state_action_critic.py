@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from gymnasium import spaces
@@ -22,8 +22,8 @@ from torch.func import functional_call
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
 from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.soft_update import SoftUpdate
 from maze_pl.core.spec import Spec
-from maze_pl.core.tensor_pieces import gains_from_pieces, in_pieces, piece_size
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
 
 Pair = Sequence[nn.Module]
@@ -121,8 +121,7 @@ class TwinNetwork(nn.Module):
         self.target = copy.deepcopy(pair[0])
         self._places: list[_Place] = []
         self._is_batchable = True  # until torch.vmap fails
-        self._whole: list[Tensor] = []  # tensors that `_pieces` was cut from
-        self._pieces: tuple[list[Tensor], list[Tensor]] = ([], [])
+        self._soft_update = SoftUpdate()
         stacked: dict[int, _Stacked] = {}  # shared tensors stay shared
         modules = zip(
             self.network.named_modules(),
@@ -167,19 +166,23 @@ class TwinNetwork(nn.Module):
         if only_first:
             outputs = evaluate({path: both[0] for path, both in tensors.items()}, (inputs,))
             return {name: output.unsqueeze(0) for name, output in outputs.items()}
-        is_batched = next(iter(inputs.values())).device.type != "cpu" or self.always_batched
+        device = next(iter(inputs.values())).device
+        is_batched = device.type != "cpu" or self.always_batched
         if not (is_batched and self._is_batchable):
             return _one_by_one(evaluate, tensors, inputs)
         batched: dict[str, Tensor]
+        random_state = _random_state(device)
         try:
             batched = torch.vmap(evaluate, (0, None), randomness="different")(tensors, (inputs,))
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, TypeError, ValueError) as error:
+            _restore_random_state(random_state, device)  # a network that was not tried draws the same numbers
             batched = _one_by_one(evaluate, tensors, inputs)  # raises errors of the networks
             self._is_batchable = False
             _say_why_one_by_one(error)
         return batched
 
-    @torch.no_grad()
     def update_target(self, tau: float) -> None:
         """Update the target networks: target + tau * (network - target)."""
         targets = {}
@@ -189,22 +192,12 @@ class TwinNetwork(nn.Module):
             if tensor.is_floating_point():
                 tensors[id(tensor)] = tensor  # once, if it is shared
                 targets[id(tensor)] = place.target_owner[place.name]
-        moving = list(targets.values()), list(tensors.values())
-        if gains_from_pieces(moving[0][0].device):
-            moving = self._in_pieces(*moving)
-        torch._foreach_lerp_(*moving, tau)
+        self._soft_update.apply(list(targets.values()), list(tensors.values()), tau)
 
-    def _in_pieces(self, targets: list[Tensor], tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Cut tensors into pieces, see `tensor_pieces`; once, as long as they stay in place."""
-        every = (*targets, *tensors)
-        if [tensor.data_ptr() for tensor in every] != [tensor.data_ptr() for tensor in self._whole]:
-            self._whole = [tensor.detach() for tensor in every]
-            self._pieces = targets, tensors
-            if all(tensor.is_contiguous() for tensor in every):
-                size = piece_size([tensor.numel() for tensor in targets])
-                pieces = in_pieces(self._whole, size)
-                self._pieces = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
-        return self._pieces
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self._soft_update.forget()  # the tensors may leave their device
+        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return moved
 
 
 def _one_by_one(
@@ -218,6 +211,18 @@ def _one_by_one(
     first = evaluate(first_tensors, (inputs,))
     second = evaluate(second_tensors, (inputs,))
     return {name: torch.stack([first[name], second[name]]) for name in first}
+
+
+def _random_state(device: torch.device) -> list[Tensor]:
+    """Return the state of the global generators of torch, on the CPU and on a GPU."""
+    on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *on_device]
+
+
+def _restore_random_state(states: list[Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)
 
 
 def _say_why_one_by_one(error: Exception) -> None:

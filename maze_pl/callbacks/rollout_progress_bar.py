@@ -28,9 +28,9 @@ class RolloutProgressBar(TQDMProgressBar):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the return as a number, as reading it in each batch would wait for the device."""
-        super().on_validation_end(trainer, pl_module)
         if "eval/return" in trainer.callback_metrics and not trainer.sanity_checking:
             self._return = float(trainer.callback_metrics["eval/return"])
+        super().on_validation_end(trainer, pl_module)  # which updates the bar
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
         """Return the values shown after the bar."""

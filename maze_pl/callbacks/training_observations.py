@@ -25,8 +25,9 @@ class TrainingObservations(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Sample a batch."""
-        self.sample.add_batch(batch)
+        """Sample a batch, on rank 0."""
+        if trainer.is_global_zero:
+            self.sample.add_batch(batch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Fetch the observations of the epoch."""

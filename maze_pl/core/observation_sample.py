@@ -23,10 +23,17 @@ _MOST_WAITING: Final = 2**26
 
 
 class _Waiting(NamedTuple):
-    """Chosen acts of a sub-step on a device: name -> [n, ...]."""
+    """Chosen acts of a sub-step on a device.
+
+    Attributes:
+        step_key: The sub-step.
+        rows: Observation -> [n, elements], the numbers that are looked at.
+        sizes: Observation -> number of its elements, of which some are looked at.
+    """
 
     step_key: StepKey
     rows: dict[str, torch.Tensor]
+    sizes: dict[str, int]
 
 
 class ObservationSample:
@@ -109,8 +116,13 @@ class ObservationSample:
         chosen = self._choices(step_key, n_existing, device)
         if existing is not None:
             chosen = existing[chosen]
-        rows = {name: tensor[chosen] for name, tensor in flat.items()}
-        self._waiting.append(_Waiting(step_key, rows))
+        rows = {}
+        sizes = {}
+        for name, tensor in flat.items():
+            acts = tensor[chosen].flatten(1) if tensor.dim() > 1 else tensor[chosen].unsqueeze(1)
+            sizes[name] = acts.shape[1]
+            rows[name] = _looked_at(acts)
+        self._waiting.append(_Waiting(step_key, rows, sizes))
         self._n_waiting_bytes += sum(tensor.nbytes for tensor in rows.values())
         if device.type == "cpu" or self._n_waiting_bytes > _MOST_WAITING:
             self.fetch()
@@ -129,8 +141,8 @@ class ObservationSample:
 
     def fetch(self) -> None:
         """Add what was chosen on a device since the last call, and wait for it."""
-        for step_key, rows in self._waiting:
-            self.add(step_key, {name: _array(tensor) for name, tensor in rows.items()})
+        for step_key, rows, sizes in self._waiting:
+            self._add_rows(step_key, {name: _array(tensor) for name, tensor in rows.items()}, sizes)
         self._waiting.clear()
         self._n_waiting_bytes = 0
 
@@ -141,17 +153,26 @@ class ObservationSample:
             step_key: The sub-step.
             observation: Name -> [n, ...].
         """
+        rows = {}
+        sizes = {}
         for name, values in observation.items():
+            flat = values.reshape(len(values), -1)
+            sizes[name] = flat.shape[1]
+            rows[name] = flat[:, places_of(flat.shape[1])]
+        self._add_rows(step_key, rows, sizes)
+
+    def _add_rows(self, step_key: StepKey, rows: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+        """Add the numbers that are looked at; see `_Waiting` for the arguments."""
+        for name, values in rows.items():
             key = step_key, name
-            rows = values.reshape(len(values), -1)
             if key not in self.places:
-                self.places[key] = places_of(rows.shape[1])
+                self.places[key] = places_of(sizes[name])
                 empty = np.empty((0, len(self.places[key])), np.float32)
                 self.overall[key] = self.recent[key] = empty
                 self._n_offered[key] = 0
-            rows = rounded(rows[:, self.places[key]])
-            self._offer(key, rows)
-            self.recent[key] = np.concatenate([self.recent[key], rows])[-_ROWS_RECENT:]
+            own = rounded(values)
+            self._offer(key, own)
+            self.recent[key] = np.concatenate([self.recent[key], own])[-_ROWS_RECENT:]
         self._n_batches += 1
 
     def _offer(self, key: tuple[StepKey, str], rows: Array) -> None:
@@ -206,6 +227,17 @@ def _array(observations: torch.Tensor) -> Array:
 def rounded(values: Array) -> Array:
     """Return numbers in the precision of the sample; only such numbers can be compared with it."""
     return values.astype(np.float32)
+
+
+def _looked_at(acts: torch.Tensor) -> torch.Tensor:
+    """Select the numbers of some acts [n, elements] at `places_of`, without copying places to their device."""
+    n_elements = acts.shape[1]
+    if n_elements <= _MOST_ELEMENTS:
+        return acts
+    places = torch.arange(_MOST_ELEMENTS, device=acts.device, dtype=torch.float64)
+    places = (places * ((n_elements - 1) / (_MOST_ELEMENTS - 1))).long()
+    places[-1].fill_(n_elements - 1)  # which rounding may miss
+    return acts.index_select(1, places)
 
 
 def places_of(n_elements: int) -> Array:

@@ -27,10 +27,11 @@ from maze_pl.modules.optimization.network_parts import networks_with_norms
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice, OptimizerOptions
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.optimization.parameter_names import trainable_by_group
+from maze_pl.modules.optimization.recorded_values import RecordedValue
 from maze_pl.modules.optimization.restored_state import names_by_group, require_fitting_state
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
-from maze_pl.modules.optimization.traced_loss import RecordedValue
 from maze_pl.modules.run_module import RunModule
+from maze_pl.modules.target_networks import forget_pieces
 from maze_pl.schedules import Coefficient, described, require_length
 
 Inputs = TypeVar("Inputs")
@@ -274,8 +275,8 @@ class AlgorithmModule(RunModule):
 
     @property
     def capture_refusal(self) -> str | None:
-        """Reason why updates are no longer traced, but computed eagerly; None if there is none."""
-        return self._gradient_steps.traced_losses.refused
+        """Reason why updates by all losses or by one are computed eagerly; None if there is none."""
+        return self._gradient_steps.traced_losses.refusal
 
     @property
     def n_traces(self) -> int:
@@ -289,17 +290,15 @@ class AlgorithmModule(RunModule):
             wrapped = optimizer_of(self, index).optimizer
             if self.sets_learning_rates_of(wrapped):
                 self._learning_rates.set_rates(wrapped, index)
-            owner = self._loss_owner(index, wrapped)
-            skip_idle = self._optimizer_options.has_made(wrapped)
-            plans[index] = make_plan(self, index, self.max_grad_norm, owner, skip_idle=skip_idle)
+            skips_idle = self._optimizer_options.has_made(wrapped)
+            plans[index] = make_plan(self, index, self.max_grad_norm, self._loss_owner(index), skip_idle=skips_idle)
         return plans[index]
 
-    def _loss_owner(self, index: int, wrapped: Optimizer) -> LossOwner | None:
+    def _loss_owner(self, index: int) -> LossOwner | None:
         """Describe this module for the tracing of its losses; None if they are not traced."""
         if self.capture != "auto" or self.device.type not in ("cpu", "cuda"):
             return None
-        idle = tuple(group["lr"] == 0.0 for group in wrapped.param_groups)
-        settings = self.device, index, idle, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
+        settings = self.device, index, self.max_grad_norm, self.in_critic_burn_in, self.networks.training
         in_critic_burn_in = cast(Any, AlgorithmModule.in_critic_burn_in).fget
         return LossOwner(self, settings, (AlgorithmModule.record.__code__, in_critic_burn_in.__code__))
 
@@ -313,14 +312,15 @@ class AlgorithmModule(RunModule):
         """Forget the previous run; refuse data and networks that do not fit."""
         if stage == "fit":
             self._learning_rates.start_run()
-            self._gradient_steps.traced_losses.discard_graphs()
+            self._gradient_steps.start_run()
         super().setup(stage)
         if stage == "fit" and self._trainer is not None and self.actor_critic is not None:
             require_critic(type(self).__name__, self.critic, self.critic_type)
 
     def teardown(self, stage: str) -> None:
-        """Free the memory of graphs on a GPU, which the trainer has moved the networks from."""
-        self._gradient_steps.traced_losses.discard_graphs()
+        """Free memory of the GPU that the trainer moves the networks from."""
+        self._gradient_steps.end_run()
+        forget_pieces(self)
 
     def on_fit_start(self) -> None:
         """Refuse combinations of options that cannot work; print automatic networks."""

@@ -23,8 +23,10 @@ from maze_pl.core.spec import Spec
 from maze_pl.core.unsuitable_features import refuse_unsuitable_trainer
 from maze_pl.modules.coefficients import Coefficients
 from maze_pl.modules.described_statistics import descriptions_of
+from maze_pl.modules.equal_batches import EqualBatches
+from maze_pl.modules.half_precision import keep_batches_exact
 from maze_pl.modules.hooks import AlgorithmHooks
-from maze_pl.modules.optimization.traced_loss import RecordedValue
+from maze_pl.modules.optimization.recorded_values import RecordedValue
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
@@ -36,7 +38,7 @@ from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, 
 _COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`
 
 
-class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
+class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservations):
     """A module that acts, counts environment steps, logs statistics, and continues exactly from checkpoints.
 
     Attributes:
@@ -112,8 +114,10 @@ class RunModule(pl.LightningModule, AlgorithmHooks, ActsOnObservations):
         require_fitting_data(self, self._learned_type, data)
 
     def setup(self, stage: str) -> None:
-        """Refuse an unsuitable trainer or data; make this rank leave the others in order."""
+        """Refuse an unsuitable trainer or data; make this rank leave the others in order; keep batches exact."""
         leave_at_exit()
+        if self._trainer is not None:
+            keep_batches_exact(self.trainer)
         if stage == "fit" and self._trainer is not None:
             refuse_unsuitable_trainer(self.trainer)
             trainer: Any = self.trainer

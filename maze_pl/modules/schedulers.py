@@ -20,10 +20,10 @@ from pytorch_lightning.utilities import rank_zero_warn
 from pytorch_lightning.utilities.types import LRSchedulerConfig
 from torch.optim import Optimizer
 
+from maze_pl.core.monitored_kpi import monitored_kpi, sources_of
 from maze_pl.core.training_data import DeclaresKpis, DeclaresKpisOfEvaluators
 
 _HOOK = "configure_optimizers"
-_KPI = "/kpi/"
 
 
 class Schedulers:
@@ -101,20 +101,18 @@ class Schedulers:
 
     def _refuse_undeclared_kpis(self) -> None:
         data = getattr(self._module.trainer, "datamodule", None)
-        monitors_kpi = any(_KPI in str(config.monitor) for config in self._configs)
-        if not monitors_kpi or not isinstance(data, DeclaresKpis):
-            return
         for config in self._configs:
-            source, is_kpi, name = str(config.monitor).partition(_KPI)
-            if not (config.reduce_on_plateau and config.strict and is_kpi):
+            kpi = monitored_kpi(str(config.monitor), sources_of(data))
+            if kpi is None or not (config.reduce_on_plateau and config.strict) or not isinstance(data, DeclaresKpis):
                 continue
-            known = data.kpi_names_of(source) if isinstance(data, DeclaresKpisOfEvaluators) else data.kpi_names
-            if known is None or name in known:
+            known = data.kpi_names_of(kpi.source) if isinstance(data, DeclaresKpisOfEvaluators) else data.kpi_names
+            if known is None or kpi.name in known:
                 continue
             monitors = f"{type(config.scheduler).__name__} monitors {config.monitor!r}, but the environment"
             if not known:
-                raise ValueError(f"{monitors} has no KPI calculator: monitor {source}/return, for example")
-            raise ValueError(f"{monitors} has the KPIs {', '.join(known)}: monitor {source}{_KPI} and one of these")
+                raise ValueError(f"{monitors} has no KPI calculator: monitor {kpi.source}/return, for example")
+            names = f"the KPIs {', '.join(known)}"
+            raise ValueError(f"{monitors} has {names}: monitor {kpi.source}/kpi/ and one of these")
 
     def start_batch(self, learning_rate: float) -> None:
         """Save the learning rates, as the algorithm may set some to 0 while it learns from a batch.

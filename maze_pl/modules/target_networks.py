@@ -8,10 +8,15 @@ import torch
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 
+from maze_pl.core.soft_update import SoftUpdate
+
 Network = TypeVar("Network", bound=nn.Module)
 
 _NETWORK = "_network_of_target"
 """Attribute of a target network: its network, in a tuple, as it is not a submodule of it."""
+
+_SOFT_UPDATE = "_soft_update_of_target"
+"""Attribute of a target network: pieces of its tensors, see `SoftUpdate`."""
 
 LARGEST_GAP = 0.1
 """Relative difference of weights, lost by rounding, from which `warn_of_rounding` warns."""
@@ -52,7 +57,6 @@ def copies_in_targets(module: nn.Module, layers: Iterable[nn.Module]) -> list[nn
     return copies
 
 
-@torch.no_grad()
 def soft_update(target: nn.Module, network: nn.Module, tau: float) -> None:
     """Move a target network towards its network: target + tau * (network - target).
 
@@ -77,7 +81,14 @@ def soft_update(target: nn.Module, network: nn.Module, tau: float) -> None:
         strict=True,
     )
     moving = [(slow, fast) for slow, fast in pairs if slow.is_floating_point()]
-    torch._foreach_lerp_([slow for slow, _ in moving], [fast for _, fast in moving], tau)
+    update: SoftUpdate = vars(target).setdefault(_SOFT_UPDATE, SoftUpdate())
+    update.apply([slow for slow, _ in moving], [fast for _, fast in moving], tau)
+
+
+def forget_pieces(module: nn.Module) -> None:
+    """Release what `soft_update` keeps of the target networks in a module, before they leave a GPU."""
+    for target in module.modules():
+        vars(target).pop(_SOFT_UPDATE, None)
 
 
 def warn_of_rounding(target: nn.Module, tau: float) -> None:

@@ -13,8 +13,8 @@ from maze_pl.agents import (
     TorchStateActionCritic,
     TorchStepStateActionCritic,
 )
-from maze_pl.agents import torch_state_action_critic as critic_room
 from maze_pl.agents.torch_state_action_critic import TwinNetwork
+from maze_pl.core import soft_update
 from maze_pl.core.spec import Spec, StepSpec
 
 VIEW = {"view": spaces.Box(-1, 1, (3,))}
@@ -95,13 +95,25 @@ def test_targets_follow_in_pieces_bit_for_bit(monkeypatch):
                         parameter.data = parameter.data.clone()
         whole.update_target(0.3)
         with monkeypatch.context() as patch:
-            patch.setattr(critic_room, "gains_from_pieces", lambda device: True)
-            patch.setattr(critic_room, "piece_size", lambda sizes: 100)
+            patch.setattr(soft_update, "gains_from_pieces", lambda device: True)
+            patch.setattr(soft_update, "piece_size", lambda sizes: 100)
             cut = copy.deepcopy(cut) if index == 3 else cut
             cut.update_target(0.3)
-        assert len(cut._pieces[0]) > 40
+        assert len(cut._soft_update._pieces[0]) > 40
         for name, buffer in whole.target.named_buffers():
             assert torch.equal(buffer, cut.target.get_buffer(name))
+
+
+def test_pieces_are_left_behind_by_copies_and_by_a_module_that_moves(monkeypatch):
+    monkeypatch.setattr(soft_update, "gains_from_pieces", lambda device: True)
+    twin = TwinNetwork(pair(3, q=2))
+    size = len(pickle.dumps(twin))
+    twin.update_target(0.3)
+    assert twin._soft_update._whole
+    assert len(pickle.dumps(twin)) == size
+    assert not copy.deepcopy(twin)._soft_update._whole
+    nn.Sequential(twin).to(torch.float64)
+    assert twin._soft_update._whole == [] and twin._soft_update._pieces == ([], [])
 
 
 class Branching(Net):
@@ -128,6 +140,47 @@ def test_networks_that_cannot_be_batched_are_evaluated_one_after_the_other_and_o
         torch.testing.assert_close(twin(inputs)["q"], torch.stack([net(inputs)["q"] for net in nets]))
     (line,) = told
     assert "one after the other" in line and "torch.vmap does not evaluate them: vmap: " in line
+
+
+class Random(Branching):
+    """Draws numbers before it looks at values."""
+
+    def forward(self, inputs):
+        return super().forward({name: tensor + torch.rand_like(tensor) for name, tensor in inputs.items()})
+
+
+def test_an_attempt_to_batch_draws_no_numbers(told):
+    tried = TwinNetwork([Random(3, {"q": 2}) for _ in range(2)])
+    tried.always_batched = True
+    known = copy.deepcopy(tried)
+    known._is_batchable = False  # as after an attempt
+    values = []
+    for twin in (tried, known):
+        torch.manual_seed(0)
+        values.append(twin({"x": torch.ones(7, 3)})["q"])
+    assert torch.equal(*values)
+    assert len(told) == 1 and not tried._is_batchable
+
+
+class Full(Net):
+    """Finds the memory of the device full at its first call."""
+
+    n_calls = 0
+
+    def forward(self, inputs):
+        Full.n_calls += 1
+        if Full.n_calls == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(inputs)
+
+
+def test_a_lack_of_memory_is_an_error_and_says_nothing_about_the_network(told):
+    twin, inputs = TwinNetwork([Full(3, {"q": 2}) for _ in range(2)]), {"x": torch.ones(7, 3)}
+    twin.always_batched = True
+    with pytest.raises(torch.OutOfMemoryError):
+        twin(inputs)
+    assert twin(inputs)["q"].shape == (2, 7, 2) and twin._is_batchable
+    assert not told
 
 
 def test_errors_of_networks_are_their_own_also_if_they_are_batched(told):

@@ -52,3 +52,18 @@ def test_the_bar_shows_env_steps_per_second_and_the_return(capsys: pytest.Captur
     assert "env steps/s=" in output
     assert "return=" in output
     assert "v_num" not in output
+
+
+def test_the_bar_shows_the_return_of_the_evaluation_that_has_ended() -> None:
+    shown: list[tuple[str, float]] = []
+
+    class Noting(RolloutProgressBar):
+        def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            super().on_validation_end(trainer, pl_module)
+            if not trainer.sanity_checking:
+                shown.append((self.train_progress_bar.postfix, float(trainer.callback_metrics["eval/return"])))
+
+    fit(Noting())
+    assert len(shown) == 2
+    for postfix, value in shown:
+        assert f"return={value:.1f}" in postfix

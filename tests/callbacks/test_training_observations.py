@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from maze_pl.__main__ import main
+from maze_pl.callbacks import TrainingObservations
 from maze_pl.core.observation_sample import ObservationSample
+from tests.modules.kit import make_flat_rollout
 
 
 def sample_in(run: Path) -> ObservationSample:
@@ -34,3 +38,12 @@ def test_a_resumed_run_continues_the_sample(tmp_path: Path, monkeypatch: pytest.
     assert whole.overall[0, "observation"].shape == (256, 4), "64 of each of four batches"
     np.testing.assert_array_equal(parts.overall[0, "observation"], whole.overall[0, "observation"])
     np.testing.assert_array_equal(parts.recent[0, "observation"], whole.recent[0, "observation"])
+
+
+def test_only_rank_0_samples() -> None:
+    batch = make_flat_rollout()
+    for is_global_zero in (True, False):
+        callback = TrainingObservations()
+        trainer: Any = SimpleNamespace(is_global_zero=is_global_zero)
+        callback.on_train_batch_start(trainer, pl.LightningModule(), batch, 0)
+        assert bool(callback.sample.overall) is is_global_zero

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core import observation_sample
 from maze_pl.core.batches import ReplayBatch, Rollout, TransitionBatch
 from maze_pl.core.observation_sample import ObservationSample, places_of
@@ -182,6 +183,29 @@ def test_acts_on_a_device_are_chosen_equally_often(n_acts: int, monkeypatch: pyt
         counts += np.bincount(chosen.numpy(), minlength=n_acts)
     assert counts.sum() == 400 * 64
     assert abs(counts / counts.mean() - 1).max() < 0.35
+
+
+@pytest.mark.parametrize("n_elements", [1, 2, 63, 64, 65, 66, 100, 127, 128, 1000, 84 * 84, 4 * 84 * 84, 999_983])
+def test_the_same_numbers_are_looked_at_on_every_device(n_elements: int) -> None:
+    numbers = torch.arange(n_elements)[None]
+    with NoHostReads():
+        found = observation_sample._looked_at(numbers)
+    assert found[0].tolist() == places_of(n_elements).tolist()
+
+
+def test_of_images_on_a_device_only_the_numbers_wait_that_are_looked_at() -> None:
+    sample = ObservationSample()
+    for _ in range(20):
+        sample._add_tensors(0, {"x": torch.empty(100, 4, 84, 84, device="meta", dtype=torch.uint8)}, 1, None)
+    assert len(sample._waiting) == 20 and sample._n_waiting_bytes == 20 * 64 * 64
+    image, waiting = torch.randint(256, (8, 3, 10, 10), dtype=torch.uint8), ObservationSample()
+    waiting.add(0, {"x": image.numpy()})
+    late = ObservationSample()
+    late._waiting.append(
+        observation_sample._Waiting(0, {"x": observation_sample._looked_at(image.flatten(1))}, {"x": 300})
+    )
+    late.fetch()
+    assert_equal(late.state_dict(), waiting.state_dict())
 
 
 def test_much_that_waits_on_a_device_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,7 +351,7 @@ def test_ratios_in_mixed_precision_are_those_of_a_slow_reference(kit: SimpleName
         assert float(change.abs().max()) > 0.1
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "bf16-true"])
 def test_without_lag_the_ratio_is_1_in_every_precision(precision: Any) -> None:
     weights: list[Tensor] = []
 

@@ -86,7 +86,7 @@ def test_batches_in_another_precision_keep_their_episodes_on_the_device(
 ) -> None:
     class Kinds(pl.Callback):
         def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-            kinds.append((type(batch.summaries), batch.summaries._fetched))
+            kinds.append((type(batch.summaries), len(batch.summaries._received)))
             types.append(batch.segments[0].observation["observation"].dtype)
 
     kinds: list[Any] = []
@@ -94,6 +94,6 @@ def test_batches_in_another_precision_keep_their_episodes_on_the_device(
     monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
     module = fit(CartPoleTensorEnv, Kinds(), precision)
     assert module.env_steps == 3 * 4 * 40
-    assert kinds == [(LateEpisodes, None)] * 12, "nothing is fetched"
-    assert set(types) == {torch.float64 if precision == "64-true" else torch.bfloat16}
+    assert kinds == [(LateEpisodes, 0)] * 12, "nothing is fetched"
+    assert set(types) == {torch.float64 if precision == "64-true" else torch.float32}
     assert module.epoch_statistics["train"]

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from maze_pl.core import soft_update as core_soft_update
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import DeterministicProbabilityDistribution, EpsilonGreedyProbabilityDistribution
@@ -63,6 +65,45 @@ def test_a_target_moves_by_a_fraction_of_the_way(tau: float) -> None:
     for name, tensor in network.state_dict().items():
         expected = before[name] + tau * (tensor - before[name]) if tensor.is_floating_point() else before[name]
         assert torch.allclose(target.state_dict()[name], expected), name
+
+
+def test_targets_follow_in_pieces_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = nn.Linear(40, 300)
+    whole, cut = target_copy(network), target_copy(network)
+    with torch.no_grad():
+        network.weight.normal_()
+    soft_update(whole, network, 0.3)
+    monkeypatch.setattr(core_soft_update, "gains_from_pieces", lambda device: True)
+    monkeypatch.setattr(core_soft_update, "piece_size", lambda sizes: 100)
+    soft_update(cut, network, 0.3)
+    assert torch.equal(whole.weight, cut.weight)
+    pieces = vars(cut)["_soft_update_of_target"]._pieces
+    assert len(pieces[0]) == len(pieces[1]) > 40
+    soft_update(cut, network, 0.3)
+    assert vars(cut)["_soft_update_of_target"]._pieces is pieces, "they are cut once"
+    assert not vars(copy.deepcopy(cut))["_soft_update_of_target"]._pieces[0]
+
+
+@pytest.mark.parametrize("kind", ["DQN", "TD3"])
+def test_a_run_leaves_no_tensors_of_its_device_behind(
+    kit: SimpleNamespace, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_soft_update, "gains_from_pieces", lambda device: True)
+    algorithm = {"DQN": DQN, "TD3": TD3}[kind]
+    options: dict[str, Any] = {"policy_delay": 1} if kind == "TD3" else {"target_update_interval": 1}
+    module = make(algorithm, capture="off", **options)
+    target = module.target_policy if kind == "TD3" else module.target
+    updates: list[Any] = []
+
+    class Noting(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, *arguments: Any) -> None:
+            updates.append(vars(target)["_soft_update_of_target"])
+
+    kit.fit(module, partial(batch, algorithm), 1, callbacks=[Noting()])
+    assert updates and updates[0]._whole
+    assert "_soft_update_of_target" not in vars(target)
+    steps = module._gradient_steps
+    assert steps.plans is None and not steps._gradients
 
 
 def test_copies_of_layers_are_found_wherever_the_module_is_copied() -> None:

@@ -14,7 +14,6 @@ made and once in every epoch; if the numbers differ, tracing is abandoned with a
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -61,6 +60,7 @@ class GradientTracer:
         self._for_any_size: dict[Any, AnySizeTrace] = {}
         self._n_made = 0
         self._n_of_loss: Counter[Any] = Counter()  # traces made for the present tensors
+        self._refused_losses: dict[Any, str] = {}  # reasons, on a device with graphs
         self.refused: str | None = None
 
     @property
@@ -71,6 +71,14 @@ class GradientTracer:
     def may_make(self, key: Any) -> bool:
         """True if fewer than `MAX_TRACES` of the loss of a key have been made."""
         return self._n_of_loss[_loss_of(key)] < MAX_TRACES
+
+    def admit_losses(self) -> None:
+        """Trace losses again that alone were refused, as the next run may be on another device."""
+        self._refused_losses.clear()
+
+    def refused_loss(self, key: Any) -> str | None:
+        """Return the reason why the loss of a key alone cannot be traced; None if there is none."""
+        return self._refused_losses.get(_loss_of(key))
 
     def admits(self, key: Any, sizes: VaryingSizes) -> bool:
         """True if the trace of a key is valid for minibatches of these sizes."""
@@ -108,7 +116,7 @@ class GradientTracer:
             respect to `parameters`, and the scalars; None if the loss cannot be traced.
         """
         trace = self._traces.get(key)
-        if self.refused is not None:
+        if self.refused is not None or self.refused_loss(key) is not None:
             return None
         if trace is not None and not check:
             return trace
@@ -123,7 +131,8 @@ class GradientTracer:
             sizes = VaryingSizes(sizes.values, (*fixed, *sizes.places, None))
         trace = trace or self._make(key, function, arguments, len(parameters), sizes)
         is_exact = sizes is not None  # the same operations on the same shapes
-        if trace is not None and not _agree(trace, function, arguments, is_exact):
+        layers = _layers(self._module, parameters)
+        if trace is not None and not _agree(trace, function, arguments, layers, is_exact, max_norm):
             self.refused, trace = "the traced update computed other values than autograd", None
         if trace is not None:
             self._traces[key] = trace
@@ -214,8 +223,7 @@ class GradientTracer:
                     trace = torch.jit.script(for_script(graph)).forward
                 run_trace(trace, arguments)
         except TensorElsewhere as error:
-            place = f"{self._name_of(error.tensor)} is on the {error.tensor.device.type}"
-            self.refused = f"{place}, which a graph of the device cannot read again: make it a buffer"
+            self._refused_losses[_loss_of(key)] = self._reason(error)
         except ShapesDependOnValues as error:
             self.refused = str(error)
         except DynamicOutputShapeException:
@@ -227,23 +235,63 @@ class GradientTracer:
             if not torch.equal(buffer, value):
                 buffer.copy_(value)
                 self.refused = "computing the loss changes buffers, such as those of batch normalisation"
-        return None if self.refused else trace
+        return None if self.refused or self.refused_loss(key) else trace
 
-    def _name_of(self, tensor: Tensor) -> str:
-        """Return the name of the attribute that holds a tensor."""
+    def _reason(self, error: TensorElsewhere) -> str:
+        """Describe the tensor that a graph of the device cannot read, and the remedy."""
+        tensor = error.tensor
+        device = tensor.device.type
+        shape = tuple(tensor.shape)
+        if error.origin == "input":
+            came = f"the minibatch has a tensor of shape {shape} on the {device}"
+            return f"{came}, which a graph of the device cannot read: move it to the device of the networks"
+        if error.origin == "random":
+            came = f"the loss draws random numbers on the {device}"
+            return f"{came}, which a graph of the device cannot draw again: draw them on the device of the networks"
         for path, part in self._module.named_modules():
             for name, value in vars(part).items():
                 if value is tensor:
-                    return f"{path}.{name}".removeprefix(".")
-        return f"a tensor of shape {tuple(tensor.shape)} that the loss reads"
+                    place = f"{path}.{name}".removeprefix(".")
+                    remedy = "make it a buffer"
+                    return f"{place} is on the {device}, which a graph of the device cannot read again: {remedy}"
+        came = f"the loss reads or records a tensor of shape {shape} on the {device}"
+        return f"{came}, which a graph of the device cannot read again: create it on the device of the networks"
 
 
 def _loss_of(key: Any) -> Any:
     return key[0] if isinstance(key, tuple) else None
 
 
-def _agree(trace: Function, function: Function, arguments: Sequence[Tensor], is_exact: bool) -> bool:
-    """True if a trace and autograd give the same numbers, up to rounding or bit for bit."""
+def _layers(module: nn.Module, parameters: Sequence[Tensor]) -> list[int]:
+    """Return for each parameter the number of the layer that it belongs to.
+
+    Weights and bias of a layer get their gradients from the same terms, which may cancel out in one of them.
+    """
+    layer_of: dict[int, int] = {}
+    for number, part in enumerate(module.modules()):
+        for parameter in part.parameters(recurse=False):
+            layer_of.setdefault(id(parameter), number)
+    return [layer_of.get(id(parameter), -1 - place) for place, parameter in enumerate(parameters)]
+
+
+def _agree(
+    trace: Function,
+    function: Function,
+    arguments: Sequence[Tensor],
+    layers: Sequence[int],
+    is_exact: bool,
+    max_norm: float = 0.0,
+) -> bool:
+    """True if a trace and autograd give the same numbers, up to rounding or bit for bit.
+
+    Args:
+        trace: The trace.
+        function: The function that was traced.
+        arguments: Their arguments: parameters, inputs, and a buffer for the gradient.
+        layers: For each parameter, the number of its layer.
+        is_exact: Whether finite numbers must agree bit for bit.
+        max_norm: Maximum norm of the gradient; 0 for no limit.
+    """
     devices = random_devices(arguments[-1].device)
     with torch.random.fork_rng(devices):
         found = run_trace(trace, arguments)
@@ -255,11 +303,37 @@ def _agree(trace: Function, function: Function, arguments: Sequence[Tensor], is_
         return True
     if is_exact and all(bool(pair[1].isfinite().all()) for pair in pairs):
         return False
-    # Where large terms cancel out, rounding is relative to the size of the gradient.
-    size = float(torch.linalg.vector_norm(wanted[0].nan_to_num(0.0, 0.0, 0.0)))
-    agree = partial(torch.allclose, rtol=1e-3, equal_nan=True)
     gradients, scalars = pairs
-    return agree(*gradients, atol=1e-5 * max(1.0, size)) and agree(*scalars, atol=1e-5)
+    smallest = torch.ones((), dtype=torch.float64, device=scalars[1].device)  # size that rounding always counts as
+    if max_norm > 0.0:  # the limit has made the gradient smaller
+        smallest = (max_norm / scalars[1][0].double()).clamp(max=1.0)
+    tolerance = 1e-5 * _sizes(wanted[0], arguments[: len(layers)], layers).clamp(min=smallest)
+    is_close = torch.allclose(*scalars, rtol=1e-3, atol=1e-5, equal_nan=True)
+    return is_close and _are_close(*gradients, tolerance)
+
+
+def _sizes(gradient: Tensor, parameters: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
+    """Return for each number of a flat gradient the L2 norm of the gradient of its layer, in float64.
+
+    Where large terms cancel out, rounding is relative to it. Layers are looked at one by one, as
+    large gradients of a critic would hide those of a policy.
+    """
+    counts = [parameter.numel() for parameter in parameters]
+    numbers = gradient.nan_to_num(0.0, 0.0, 0.0).double()
+    squares: dict[int, Tensor] = {}
+    for layer, part in zip(layers, torch.split(numbers, counts), strict=True):
+        square = part.square().sum()
+        squares[layer] = squares[layer] + square if layer in squares else square
+    pairs = zip(layers, counts, strict=True)
+    return torch.cat([squares[layer].sqrt().expand(count) for layer, count in pairs])
+
+
+def _are_close(found: Tensor, wanted: Tensor, tolerance: Tensor) -> bool:
+    """True if numbers differ by at most a thousandth and the tolerance of each; NaN equals NaN."""
+    is_same = (found == wanted) | (found.isnan() & wanted.isnan())
+    difference = (found.double() - wanted.double()).abs()
+    is_near = wanted.isfinite() & (difference <= tolerance + 1e-3 * wanted.double().abs())
+    return bool((is_same | is_near).all())
 
 
 def run_trace(trace: Function, arguments: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -17,16 +17,9 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.modules.optimization.flat_optimizer import gradient_norm, limit_norm
+from maze_pl.modules.optimization.recorded_values import Computed, Described, Evaluated, RecordedValue, scalars_of
 from maze_pl.modules.optimization.step_plan import StepPlan
-from maze_pl.modules.optimization.traced_loss import (
-    Computed,
-    Described,
-    Evaluated,
-    LossOf,
-    RecordedValue,
-    TracedLosses,
-    scalars_of,
-)
+from maze_pl.modules.optimization.traced_loss import LossOf, TracedLosses
 from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks, world_size
 
 
@@ -100,6 +93,17 @@ class GradientSteps:
 
     def __reduce__(self) -> Any:
         return GradientSteps, ()  # traces cannot be copied or sent to another process
+
+    def start_run(self) -> None:
+        """Forget the previous run, which may have failed."""
+        self.end_run()
+        self.traced_losses.start_run()
+
+    def end_run(self) -> None:
+        """Release the memory of the device, from which tensors move when a run ends."""
+        self.plans = None
+        self._gradients = {}
+        self.traced_losses.discard_graphs()
 
     def start_epoch(self) -> None:
         """Have the next traced gradient of each loss checked against autograd; forget steps of an epoch that failed."""

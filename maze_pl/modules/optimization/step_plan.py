@@ -125,8 +125,11 @@ def make_plan(
         gradient, owner = torch.zeros(0, device=module.device), None
     elif gradient is None:  # traces write into one tensor
         gradient = torch.zeros_like(parameters_to_vector(parameters))
+    n_ranks = world_size()
     if owner is not None:
-        owner = replace(owner, settings=(*owner.settings, _frozen(optimizer)))
+        idle_groups = tuple(group["lr"] == 0.0 for group in optimizer.param_groups)
+        further = idle_groups, _frozen(optimizer), gradient.dtype, _autocast_type(gradient.device), n_ranks
+        owner = replace(owner, settings=(*owner.settings, *further))
     return StepPlan(
         index=index,
         is_only=isinstance(module.optimizers(), LightningOptimizer),
@@ -135,7 +138,7 @@ def make_plan(
         parameters=parameters,
         gradient=gradient,
         direct=direct,
-        n_ranks=world_size(),
+        n_ranks=n_ranks,
         by_user=not is_unobserved or not _is_shipped(module, optimizer),
         owner=owner,
     )
@@ -164,6 +167,13 @@ def _frozen(optimizer: Optimizer) -> tuple[int, ...]:
     """Return the places of parameters that require no gradient, frozen by a callback."""
     every = (parameter for group in optimizer.param_groups for parameter in group["params"])
     return tuple(place for place, parameter in enumerate(every) if not parameter.requires_grad)
+
+
+def _autocast_type(device: torch.device) -> torch.dtype | None:
+    """Return the type that mixed precision computes in; None without mixed precision."""
+    if not torch.is_autocast_enabled(device.type):
+        return None
+    return torch.get_autocast_dtype(device.type)
 
 
 def _is_shipped(module: pl.LightningModule, optimizer: Optimizer) -> bool:

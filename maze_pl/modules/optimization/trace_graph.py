@@ -5,7 +5,7 @@ time. For small networks an operation costs about the same whatever it computes.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx
@@ -51,11 +51,14 @@ class TensorElsewhere(ValueError):
 
     Attributes:
         tensor: The tensor.
+        origin: `input` for an argument, `constant` for a tensor that the loss reads, `random` for
+            numbers that it draws.
     """
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, origin: Literal["input", "constant", "random"]) -> None:
         super().__init__(f"a tensor on another device is read: {tensor.device}")
         self.tensor = tensor
+        self.origin = origin
 
 
 def check_reads_one_device(module: fx.GraphModule, arguments: Sequence[Tensor]) -> None:
@@ -73,16 +76,19 @@ def check_reads_one_device(module: fx.GraphModule, arguments: Sequence[Tensor]) 
     placeholders = iter(arguments)
     for node in module.graph.nodes:
         value: Any = None
+        origin: Literal["input", "constant", "random"] = "random"
         if node.op == "placeholder":
             value = next(placeholders)
+            origin = "input"
         elif node.op == "get_attr":
             value = getattr(module, str(node.target))
+            origin = "constant"
         elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             value = node.meta.get("val")
         if not isinstance(value, Tensor) or value.device.type == arguments[-1].device.type:
             continue
         if any(user.op != "output" and user.target not in _LIFTS for user in node.users):
-            raise TensorElsewhere(value)
+            raise TensorElsewhere(value, origin)
 
 
 def check_shapes_are_fixed(module: fx.GraphModule) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, MethodType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import pytorch_lightning as pl
 import torch
@@ -22,6 +22,7 @@ from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 from maze_pl.modules.optimization.flat_minibatch import Samples, flatten, is_flat
 from maze_pl.modules.optimization.reads import LossObservation
+from maze_pl.modules.optimization.recorded_values import Computed, Described, Evaluated, scalars_of
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan
 from maze_pl.modules.optimization.watch import Watch
 from maze_pl.modules.random_state import restore_torch_random_state, torch_random_state
@@ -37,87 +38,6 @@ N_UPDATES_BEFORE = 200
 Tracing takes about as long as it saves in several hundred updates."""
 
 _TRACED_ON = ("cpu", "cuda")
-
-
-class RecordedValue(NamedTuple):
-    """A value that a loss has recorded: the sum of some numbers, and how many."""
-
-    name: str
-    value: Tensor | float
-    step_key: StepKey | None
-    n_summands: Tensor | float
-
-
-class Described(NamedTuple):
-    """Names and step keys of the values that a loss has recorded, and the counts of each.
-
-    A count is None if it is a tensor, which differs between minibatches.
-    """
-
-    names: list[tuple[str, StepKey | None]]
-    counts: list[float | None]
-
-    @classmethod
-    def of(cls, values: Sequence[RecordedValue]) -> Described:
-        """Describe recorded values."""
-        counts = [None if isinstance(item.n_summands, Tensor) else item.n_summands for item in values]
-        return cls([(item.name, item.step_key) for item in values], counts)
-
-
-def scalars_of(loss: Tensor, values: Sequence[RecordedValue]) -> list[Tensor]:
-    """List the loss, the recorded values, and those counts that are tensors."""
-    scalars = [loss]
-    for item in values:
-        value = item.value
-        if type(value) is float or type(value) is int:
-            value = torch.full((), value, device=loss.device)  # a copy would wait for the device
-        elif not isinstance(value, Tensor) or value.device != loss.device:
-            value = torch.as_tensor(value, device=loss.device)
-        scalars.append(value)
-    return scalars + [item.n_summands.to(loss.dtype) for item in values if isinstance(item.n_summands, Tensor)]
-
-
-class Computed(NamedTuple):
-    """A gradient that was written, and the numbers that came with it.
-
-    Attributes:
-        described: Statistics that the loss has recorded.
-        numbers: [n] the norm of the gradient if `has_norm`, the loss, the recorded values, and
-            the counts that `described` does not have.
-        has_norm: True if the gradient was limited already; its norm before that comes first.
-    """
-
-    described: Described
-    numbers: Tensor
-    has_norm: bool
-
-    @property
-    def first(self) -> int:
-        """Index of the first recorded value in `numbers`."""
-        return 2 if self.has_norm else 1
-
-    def counts(self, numbers: Sequence[float], n_steps: int) -> list[float]:
-        """Return the count of each recorded value, summed over some steps.
-
-        Args:
-            numbers: The sum of `numbers` over these steps, which have the same description.
-            n_steps: Number of steps.
-        """
-        varying = iter(numbers[self.first + len(self.described.names) :])
-        return [next(varying) if count is None else n_steps * count for count in self.described.counts]
-
-
-class Evaluated(NamedTuple):
-    """A loss that was computed, without its gradient.
-
-    Attributes:
-        loss: A scalar.
-        values: Values that the loss has recorded.
-    """
-
-    loss: Tensor
-    values: Sequence[RecordedValue]
-
 
 Evaluate = Callable[[LossOf, Any], Evaluated]
 """Function that computes a loss of a minibatch."""
@@ -161,7 +81,8 @@ class TracedLosses:
         self._checked: set[str] = set()  # losses compared with autograd in this epoch
         self._n_uneven: Counter[str] = Counter()  # by loss, updates with uneven minibatches
         self._said: set[str] = set()
-        self._n_failed = 0  # observations of losses that could not be watched
+        self._n_failed: Counter[str] = Counter()  # by loss, observations that could not be watched
+        self._left_out: dict[str, str] = {}  # losses that cannot be traced on this device, with the reason
 
     @property
     def refused(self) -> str | None:
@@ -169,9 +90,22 @@ class TracedLosses:
         return self._refused or (None if self._tracer is None else self._tracer.refused)
 
     @property
+    def refusal(self) -> str | None:
+        """Reason why losses, or one of them, are no longer traced; None if all of them are."""
+        return self.refused or next(iter(self._left_out.values()), None)
+
+    @property
     def n_made(self) -> int:
         """Number of traces made so far."""
         return 0 if self._tracer is None else self._tracer.n_made
+
+    def start_run(self) -> None:
+        """Try losses again that could not be watched or traced on the device of the previous run."""
+        self.discard_graphs()
+        self._n_failed.clear()
+        self._left_out.clear()
+        if self._tracer is not None:
+            self._tracer.admit_losses()
 
     def start_epoch(self) -> None:
         """Have the next gradient of each trace checked against autograd."""
@@ -239,7 +173,7 @@ class TracedLosses:
         arguments = plan.parameters, tensors, plan.gradient, limit
         trace = tracer.trace(key, of_tensors, *arguments, sizes=sizes, check=check)
         if trace is None:
-            self._refuse(str(tracer.refused))
+            self._give_up(loss, tracer, key)
             return None
         self._checked.add(loss.__name__)
         if is_new:
@@ -265,6 +199,8 @@ class TracedLosses:
             return False
         if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
             self._refuse(f"the loss is not a method of {type(owner.module).__name__}")
+            return False
+        if loss.__name__ in self._left_out:
             return False
         if not is_flat(minibatch):
             self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
@@ -363,11 +299,22 @@ class TracedLosses:
         if observation.refused is None:
             restore_torch_random_state(random_state, plan.gradient.device)
             return _Traced(observation.watch, self._batch, self._batch, Described([], []))
-        self._n_failed += 1
+        name: str = loss.__name__
+        self._n_failed[name] += 1
         # Libraries load parts when a GPU is first used.
-        if self._n_failed > 1 or not uses_graphs(plan.gradient.device):
+        if self._n_failed[name] > 1 or not uses_graphs(plan.gradient.device):
             self._refuse(observation.refused)
         return evaluated
+
+    def _give_up(self, loss: MethodType, tracer: GradientTracer, key: Any) -> None:
+        """Stop tracing a loss that its tracer has refused, or all losses."""
+        reason = tracer.refused_loss(key)
+        if reason is None:
+            self._refuse(str(tracer.refused))
+            return
+        del self._traced[key]
+        self._left_out[loss.__name__] = reason
+        self._say(f"updates by {_name(loss)} are computed by autograd: {reason}")
 
     def _refuse(self, reason: str) -> None:
         """Stop tracing for good, and log the reason."""

@@ -248,38 +248,106 @@ class Annealed(nn.Module):
         return total, [total]
 
 
+def meta_loss(net: nn.Module, kind: str) -> Any:
+    """A loss on a device without numbers, with a tensor of the host."""
+
+    def loss(inputs: Any) -> tuple[Tensor, list[Tensor]]:
+        total = net.layer(inputs[0]).mean()
+        if kind == "input":
+            total = total * inputs[1]
+        if kind == "random":
+            total = total * torch.rand(())
+        return total, [total, (HOST * 1.0).to("meta") if kind == "recorded" else total]
+
+    return loss
+
+
+HOST = torch.tensor(0.5)
+
+
 def test_a_tensor_on_the_host_is_not_read_by_graphs_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture_room, "uses_graphs", lambda device: device.type == "meta")
     net = Annealed(torch.tensor(0.4))
     tracer = GradientTracer(net)
     inputs, target = [torch.ones(3, 2, device="meta")], torch.empty(3, device="meta")
-    assert tracer.trace("key", net.loss, list(net.parameters()), inputs, target, check=False) is None
-    assert tracer.refused is not None and tracer.refused.startswith("beta is on the cpu")
+    for _ in range(2):
+        assert tracer.trace("key", net.loss, list(net.parameters()), inputs, target, check=False) is None
+        reason = tracer.refused_loss("key")
+        assert reason is not None and reason.startswith("beta is on the cpu") and reason.endswith("make it a buffer")
+    assert (tracer.n_made, tracer.refused) == (1, None), "other losses may be traced"
+    tracer.admit_losses()
+    assert tracer.refused_loss("key") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("input", "the minibatch has a tensor of shape () on the cpu, which"),
+        ("random", "the loss draws random numbers on the cpu, which"),
+        ("recorded", "the loss reads or records a tensor of shape () on the cpu, which"),
+    ],
+)
+def test_tensors_on_the_host_are_named_by_their_origin(
+    kind: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_room, "uses_graphs", lambda device: device.type == "meta")
+    net = Annealed(torch.tensor(0.4))
+    tracer = GradientTracer(net)
+    inputs = [torch.ones(3, 2, device="meta"), torch.tensor(2.0)]
+    key, target = (kind, 0), torch.empty(3, device="meta")
+    assert tracer.trace(key, meta_loss(net, kind), list(net.parameters()), inputs, target, check=False) is None
+    reason = tracer.refused_loss((kind, 1))
+    assert reason is not None and reason.startswith(message) and "buffer" not in reason
+    assert tracer.refused is None and tracer.refused_loss(("other", 0)) is None
+
+
+def agrees(wanted: Tensor, found: Tensor, layers: list[int], max_norm: float = 0.0) -> bool:
+    """True if gradients agree, of one parameter for each number."""
+    numbers = torch.ones(2)
+    if max_norm > 0.0:
+        numbers[0] = torch.linalg.vector_norm(wanted)
+        factor = max_norm / numbers[0]
+        wanted, found = wanted * factor, found * factor
+
+    def returning(gradient: Tensor) -> Any:
+        return lambda *arguments: (gradient.clone(), numbers.clone())
+
+    arguments = [*torch.zeros_like(wanted).split(1), torch.empty_like(wanted)]
+    return capture_room._agree(returning(found), returning(wanted), arguments, layers, False, max_norm)
 
 
 @pytest.mark.parametrize(("error", "is_right"), [(1e-3, True), (1.0, False)])
-def test_rounding_counts_relative_to_the_size_of_the_gradient(error: float, is_right: bool) -> None:
+@pytest.mark.parametrize("max_norm", [0.0, 0.5])
+def test_rounding_counts_relative_to_the_gradient_of_a_layer(error: float, is_right: bool, max_norm: float) -> None:
     wanted = torch.tensor([1000.0, 0.0])
+    assert agrees(wanted, wanted + torch.tensor([0.0, error]), [0, 0], max_norm) is is_right
 
-    def function(target: Tensor) -> tuple[Tensor, Tensor]:
-        return wanted.clone(), torch.ones(1)
 
-    def trace(target: Tensor) -> tuple[Tensor, Tensor]:
-        return wanted + torch.tensor([0.0, error]), torch.ones(1)
+@pytest.mark.parametrize(("large", "max_norm"), [(1e3, 0.0), (1e6, 0.0), (1e30, 0.0), (1e3, 0.5), (1e6, 0.5)])
+def test_large_gradients_do_not_hide_those_of_other_layers(large: float, max_norm: float) -> None:
+    wanted = torch.tensor([large, large, 0.01])
+    assert agrees(wanted, wanted, [0, 0, 1], max_norm)
+    assert not agrees(wanted, torch.tensor([large, large, 0.011]), [0, 0, 1], max_norm)
 
-    assert capture_room._agree(trace, function, [torch.empty(2)], is_exact=False) is is_right
+
+def test_layers_are_the_modules_that_own_parameters() -> None:
+    net = Net()
+    net.scale = nn.Parameter(torch.ones(()))
+    parameters = [*net.parameters(), torch.ones(1)]
+    names = [name.rpartition(".")[0] for name, _ in net.named_parameters()]
+    layers = capture_room._layers(net, parameters)
+    for place, layer in enumerate(layers[:-1]):
+        assert [one == layer for one in layers[:-1]] == [name == names[place] for name in names]
+    assert layers[-1] not in layers[:-1]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_gradients_that_are_not_finite_agree_only_if_they_are_equal(value: float) -> None:
-    gradients = torch.tensor([1.0, value]), torch.tensor([3.0, value])
-
-    def returning(gradient: Tensor) -> Any:
-        return lambda target: (gradient.clone(), torch.ones(1))
-
-    first, second = map(returning, gradients)
-    assert capture_room._agree(first, first, [torch.empty(2)], is_exact=False)
-    assert not capture_room._agree(first, second, [torch.empty(2)], is_exact=False)
+    first, second = torch.tensor([1.0, value]), torch.tensor([3.0, value])
+    assert agrees(first, first, [0, 0])
+    assert not agrees(first, second, [0, 0]) and not agrees(second, first, [0, 0])
+    assert not agrees(first, torch.tensor([1.0, 1.0]), [0, 0])
+    assert not agrees(torch.tensor([1.0, 1.0]), first, [0, 0])
 
 
 def test_capture_is_checked() -> None:

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from maze_pl.modules import A2C, PPO
-from maze_pl.modules.optimization import capture, traced_loss
+from maze_pl.modules.optimization import capture, step_plan, traced_loss
 from maze_pl.modules.optimization.capture import MAX_TRACES, run_trace
-from maze_pl.modules.optimization.traced_loss import RecordedValue, scalars_of
+from maze_pl.modules.optimization.recorded_values import RecordedValue, scalars_of
+from maze_pl.modules.optimization.trace_graph import TensorElsewhere
 from tests.operations import operations_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
@@ -71,6 +72,86 @@ def test_a_module_can_be_fitted_any_number_of_times_on_a_device_with_graphs(
         assert not alive, "graphs keep the memory of the device"
 
 
+class TwoLosses(A2C):
+    """Takes a step on each of two losses, which read what cannot be watched in their first call of a run."""
+
+    def on_fit_start(self) -> None:
+        """Forget the calls of the previous run."""
+        super().on_fit_start()
+        self.called: set[str] = set()
+
+    def training_step(self, rollout: Any, batch_idx: int) -> None:
+        """Learn from a rollout."""
+        (whole,) = self.make_learning_batch(rollout, 1.0).minibatches(1)
+        self.gradient_step(self.loss, whole)
+        self.gradient_step(self.second_loss, whole)
+
+    def loss(self, minibatch: Any) -> torch.Tensor:
+        """Compute the loss of A2C."""
+        self.read("loss")
+        return super().loss(minibatch)
+
+    def second_loss(self, minibatch: Any) -> torch.Tensor:
+        """Compute the same loss."""
+        self.read("second_loss")
+        return 2.0 * super().loss(minibatch)
+
+    def read(self, name: str) -> None:
+        """Read all attributes once."""
+        if name not in self.called:
+            self.read_all()
+            self.called.add(name)
+
+    def read_all(self) -> None:
+        """Read what cannot be followed."""
+        vars(self)
+
+
+@pytest.mark.slow
+def test_each_loss_of_a_run_may_fail_to_be_watched_once_on_a_device_with_graphs(
+    kit: SimpleNamespace, with_graphs: None
+) -> None:
+    module = TwoLosses(actor_critic=kit.make_actor_critic())
+    for n_runs in (1, 2):
+        kit.fit(module, length=4)
+        assert (module.n_traces, module.capture_refusal) == (2 * n_runs, None)
+
+
+class Host(A2C):
+    """Takes a step on each of two losses, one of which records a tensor of the host."""
+
+    def training_step(self, rollout: Any, batch_idx: int) -> None:
+        """Learn from a rollout."""
+        (whole,) = self.make_learning_batch(rollout, 1.0).minibatches(1)
+        self.gradient_step(self.loss, whole)
+        self.gradient_step(self.recording_loss, whole)
+
+    def recording_loss(self, minibatch: Any) -> torch.Tensor:
+        """Compute the loss of A2C."""
+        self.record("number", torch.arange(3).sum())
+        return super().loss(minibatch)
+
+
+def test_a_tensor_of_the_host_keeps_only_its_loss_from_being_traced(
+    kit: SimpleNamespace, with_graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(graph: Any, arguments: Any) -> None:  # as on a GPU
+        if any("arange" in str(node.target) for node in graph.graph.nodes):
+            raise TensorElsewhere(torch.ones(3), "constant")
+
+    monkeypatch.setattr(capture, "check_reads_one_device", check)
+    module = Host(actor_critic=kit.make_actor_critic())
+    runs: list[int] = []
+    monkeypatch.setattr(traced_loss, "run_trace", lambda *arguments: runs.append(1) or run_trace(*arguments))
+    kit.fit(module, length=4)
+    assert len(runs) == 4 and module.n_traces == 2
+    refusal = module.capture_refusal
+    assert refusal is not None and "reads or records a tensor of shape (3,) on the cpu" in refusal
+    monkeypatch.setattr(capture, "check_reads_one_device", lambda graph, arguments: None)
+    kit.fit(module, length=4)
+    assert len(runs) == 3 * 4 and module.capture_refusal is None
+
+
 def test_traces_outlast_a_run_on_the_cpu(kit: SimpleNamespace) -> None:
     module = A2C(actor_critic=kit.make_actor_critic())
     for _ in range(3):
@@ -80,14 +161,29 @@ def test_traces_outlast_a_run_on_the_cpu(kit: SimpleNamespace) -> None:
 
 def test_traces_of_one_device_do_not_serve_another(kit: SimpleNamespace) -> None:
     module = A2C(actor_critic=kit.make_actor_critic())
-    optimizer: Any = module.configure_optimizers()
     settings = []
     for device in (torch.device("cpu"), torch.device("cuda", 0)):
         module._device = device
-        owner = module._loss_owner(0, optimizer)
+        owner = module._loss_owner(0)
         assert owner is not None
         settings.append(owner.settings)
     assert settings[0] != settings[1]
+
+
+@pytest.mark.parametrize("precisions", [("32-true", "bf16-mixed"), ("bf16-mixed", "32-true"), ("32-true", "bf16-true")])
+def test_traces_of_one_precision_do_not_serve_another(kit: SimpleNamespace, precisions: tuple[str, str]) -> None:
+    module = A2C(actor_critic=kit.make_actor_critic())
+    for precision in precisions:
+        kit.fit(module, precision=precision)
+    assert (module.n_traces, module.capture_refusal) == (2, None)
+
+
+def test_traces_of_one_rank_do_not_serve_several(kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = A2C(actor_critic=kit.make_actor_critic(), max_grad_norm=0.5)
+    kit.fit(module)
+    monkeypatch.setattr(step_plan, "world_size", lambda: 2)  # which limit the norm after averaging
+    kit.fit(module)
+    assert (module.n_traces, module.capture_refusal) == (2, None)
 
 
 def test_recorded_numbers_are_not_copied_from_the_host() -> None:
