@@ -1,7 +1,8 @@
 """Training on a device: environments in tensors through the public API, beside plain PyTorch loops of the same work.
 
 Prints one line of JSON: env steps per second, or updates per second for SAC, of both. The first rollout, in which
-graphs are recorded and libraries choose their algorithms, does not count.
+graphs are recorded and libraries choose their algorithms, does not count. Collecting alone is measured without and
+with the statistics of episodes and actions.
 
     python benchmarks/device_arrays.py cartpole --device cuda
 """
@@ -25,7 +26,8 @@ from gymnasium import spaces
 from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.datamodules import ReplayDataModule, RolloutDataModule
 from maze_pl.distributions import SquashedGaussianProbabilityDistribution
 from maze_pl.envs import make_gym_maze_env
@@ -33,6 +35,7 @@ from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensor
 from maze_pl.envs.tensors import CartPoleTensorEnv, Outcome, TensorEnv
 from maze_pl.envs.tensors.tensor_streams import uniform
 from maze_pl.modules import PPO, SAC
+from maze_pl.modules.run_statistics import RunStatistics
 from maze_pl.perception import CustomModelComposer, ProbabilisticPolicyComposer, SharedStateCriticComposer
 
 GAMMA, GAE_LAMBDA, CLIP, ENTROPY, VALUE, NORM, LR = 0.98, 0.95, 0.2, 2.5e-4, 0.5, 0.5, 2.5e-4
@@ -311,6 +314,23 @@ def timed(device: torch.device, function: Callable[[], Any], times: int) -> floa
     return time.perf_counter() - began
 
 
+def collected(options: argparse.Namespace, device: torch.device, module: PPO, spec: Any) -> tuple[float, float]:
+    """Seconds of the rollouts alone, and of their statistics, fetched and computed as at the end of an epoch."""
+    vector = TensorVector(ENVIRONMENTS[options.workload](), options.n_envs, spec, device)
+    collector = TensorCollector(vector, options.n_rollout_steps, torch.Generator(device).manual_seed(0))
+    statistics = RunStatistics()
+    statistics.add_episodes("train", collector.collect(module.policy).summaries)
+    statistics.finish_training()  # of a rollout that does not count
+
+    def collect() -> None:
+        statistics.add_episodes("train", collector.collect(module.policy).summaries)
+
+    seconds = timed(device, collect, options.rollouts)
+    began = time.perf_counter()
+    statistics.finish_training()
+    return seconds, (time.perf_counter() - began) * options.rollouts / (options.rollouts + 1)
+
+
 def ppo_figures(options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     n_envs, n_steps = SIZES[options.workload]
     options.n_envs = options.n_envs or n_envs
@@ -319,9 +339,7 @@ def ppo_figures(options: argparse.Namespace, device: torch.device) -> dict[str, 
     module, data = ppo(options)
     trained = fitted(module, data, options)
     module.to(device).eval()
-    vector = TensorVector(ENVIRONMENTS[options.workload](), options.n_envs, data.spec, device)
-    collector = TensorCollector(vector, options.n_rollout_steps, torch.Generator(device).manual_seed(0))
-    collected = timed(device, lambda: collector.collect(module.policy), rollouts)
+    collecting, summarising = collected(options, device, module, data.spec)
     loop = PlainLoop(options, device)
     plain_collected = timed(device, loop.collect, rollouts)
 
@@ -331,7 +349,9 @@ def ppo_figures(options: argparse.Namespace, device: torch.device) -> dict[str, 
 
     plain = timed(device, both, rollouts - 1)
     return {
-        "collected_per_second": rollouts * size / collected,
+        "collected_per_second": rollouts * size / collecting,
+        "collected_with_statistics_per_second": rollouts * size / (collecting + summarising),
+        "statistics_ms_per_rollout": 1000 * summarising / rollouts,
         "plain_collected_per_second": rollouts * size / plain_collected,
         "trained_per_second": (rollouts - 1) * size / trained,
         "plain_trained_per_second": (rollouts - 1) * size / plain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.arrays.event_columns import inputs_of
 from maze_pl.events.topics import EventDeclaration
+
+_SINGLE: Final = (bool, int, float, str)
 
 
 @dataclass
@@ -72,7 +74,8 @@ class EventStorage:
             fired: The events.
 
         Raises:
-            ValueError: They are not those of the rows before, or have other shapes.
+            ValueError: They are not those of the rows before, or have other shapes, or single values
+                have changed.
         """
         if not self._is_known:
             self.events = [self._room_for(event) for event in fired]
@@ -87,8 +90,10 @@ class EventStorage:
             rule = "each time the same events must be fired, for the environments in which they happen"
             raise ValueError(f"{self._occasion} fired the events {names}, but previously {earlier}; {rule}")
         for stored, event in zip(self.events, fired, strict=True):
+            self._require_flags(event)
             stored.fired.index_copy_(0, row, event.which[None])
             for name, values in stored.attributes.items():
+                _require_same(values, event, name)
                 if isinstance(values, Tensor):
                     column = _column_of(event, name).to(values.dtype)
                     values.index_copy_(0, row, column[None])
@@ -122,6 +127,28 @@ class EventStorage:
             for name, tensor in event.tensors().items():
                 tensors[f"event {place} of {self._occasion}: {name}"] = tensor
         return tensors
+
+
+def _require_same(stored: Any, event: ArrayEvent, name: str) -> None:
+    """Refuse values of another shape than those before, and single values that have changed.
+
+    Args:
+        stored: [R, N, ...] room for the values of all rows, or the single value that was stored.
+        event: The event.
+        name: Name of the attribute.
+    """
+    value = event.attributes[name]
+    what = f"{name} of {_name(event.declaration)}"
+    if isinstance(stored, Tensor) and isinstance(value, Tensor):
+        shape = tuple(_column_of(event, name).shape)
+        if shape != tuple(stored.shape[1:]):
+            raise ValueError(f"{what} has shape {shape}, but previously {tuple(stored.shape[1:])}")
+        return
+    is_nan = value != value if isinstance(value, float) else False
+    is_other = type(value) is not type(stored) or (isinstance(value, _SINGLE) and value != stored and not is_nan)
+    if is_other:
+        before, now = ("a tensor" if isinstance(one, Tensor) else repr(one) for one in (stored, value))
+        raise ValueError(f"{what} is {now}, but was {before} before; give values that change as a tensor [N, ...]")
 
 
 def _column_of(event: ArrayEvent, name: str) -> Tensor:

@@ -2,45 +2,164 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-Numbers = Mapping[str, bool | int | float | str]
-"""Values of Python by the name of their attribute."""
+Numbers = Mapping[str, bool | int | float | str | bytes]
+"""Values of Python, and the content of tensors, by the name of their attribute."""
 
 _KINDS: Final = (int, float, str)  # a tuple, as unions are slow; bool is a kind of int
+_CONTAINERS: Final = (dict, list, tuple)
+_REGISTERED: Final = ("_parameters", "_buffers")
+_HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
+_HOOKS_OF_ALL_MODULES: tuple[Any, ...] = (
+    torch_module._global_forward_pre_hooks,
+    torch_module._global_forward_hooks,
+)
 
 
-def addresses_of(policy: Any) -> list[int]:
-    """Return the identity of a policy, and the addresses of its tensors."""
-    addresses = [id(policy)]
-    if isinstance(policy, nn.Module):
-        addresses += [tensor.data_ptr() for tensor in (*policy.parameters(), *policy.buffers())]
-    return addresses
+class HeldTensor(NamedTuple):
+    """A tensor of a policy or of one of its modules.
 
-
-def buffers_of(policy: Any) -> dict[str, Tensor]:
-    """Return the buffers of a policy, which may change when it acts, by name."""
-    if not isinstance(policy, nn.Module):
-        return {}
-    return {f"buffer {name!r} of the policy": buffer for name, buffer in policy.named_buffers()}
-
-
-def numbers_of_policy(policy: Any) -> Numbers:
-    """Return the attributes of a policy and of its modules that are numbers or texts of Python.
-
-    A graph has the values that they had when it was recorded.
+    Attributes:
+        name: Place and name of its attribute, such as `networks.0.scale`.
+        tensor: The tensor.
+        is_plain: Whether it is neither a parameter nor a buffer.
     """
-    numbers: dict[str, bool | int | float | str] = {}
+
+    name: str
+    tensor: Tensor
+    is_plain: bool
+
+
+class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the memory of all tensors that operations read."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._storages: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation."""
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+                self._storages.add(_storage_of(leaf))
+        return func(*args, **(kwargs or {}))
+
+    def plain_ones(self, held: Collection[HeldTensor]) -> frozenset[str]:
+        """Return the names of the tensors that were read and are neither parameters nor buffers."""
+        plain = [one for one in held if one.is_plain and one.tensor.layout is torch.strided]
+        return frozenset(one.name for one in plain if _storage_of(one.tensor) in self._storages)
+
+
+@dataclass
+class PolicyParts:
+    """Contents of the attributes of a policy and of its modules.
+
+    Attributes:
+        modules: The policy and its modules, and the keys of all hooks.
+        numbers: Numbers and texts of Python by name.
+        tensors: Parameters, buffers, and other tensors that are attributes or lie in lists, tuples and
+            dicts that are.
+    """
+
+    modules: list[object]
+    numbers: dict[str, bool | int | float | str]
+    tensors: list[HeldTensor]
+
+
+def parts_of(policy: Any) -> PolicyParts:
+    """Look through the attributes of a policy and of its modules."""
+    parts = PolicyParts([policy, *_HOOKS_OF_ALL_MODULES[0], *_HOOKS_OF_ALL_MODULES[1]], {}, [])
     modules = policy.named_modules() if isinstance(policy, nn.Module) else [("", policy)]
     for place, module in modules:
+        prefix = f"{place}." if place else ""
+        parts.modules.append(module)
         for name, value in getattr(module, "__dict__", {}).items():
             if isinstance(value, _KINDS):
-                numbers[f"{place}.{name}" if place else name] = value
-    return numbers
+                parts.numbers[prefix + name] = value
+            elif isinstance(value, Tensor):
+                parts.tensors.append(HeldTensor(prefix + name, value, True))
+            elif name in _HOOKS:
+                parts.modules += value
+            elif name in _REGISTERED:
+                parts.tensors += _tensors_in(value.items(), prefix, False)
+            elif isinstance(value, _CONTAINERS) and value and name != "_modules":
+                entries = value.items() if isinstance(value, dict) else enumerate(value)
+                parts.tensors += _tensors_in(entries, f"{prefix}{name}.", True)
+    return parts
+
+
+def _tensors_in(entries: Iterable[tuple[Any, Any]], prefix: str, is_plain: bool) -> list[HeldTensor]:
+    """Return the tensors among named entries."""
+    return [HeldTensor(f"{prefix}{key}", entry, is_plain) for key, entry in entries if isinstance(entry, Tensor)]
+
+
+def addresses_of(parts: PolicyParts, plain: Collection[str] = ()) -> list[object]:
+    """Return the modules of a policy, its hooks, and the addresses of its tensors.
+
+    Args:
+        parts: The parts of the policy.
+        plain: Names of the tensors to consider that are neither parameters nor buffers.
+    """
+    considered = [one.tensor for one in parts.tensors if not one.is_plain or one.name in plain]
+    return [*parts.modules, *map(_address_of, considered)]
+
+
+def _address_of(tensor: Tensor) -> object:
+    """Return the address and the layout of a tensor."""
+    if tensor.layout is not torch.strided:
+        return id(tensor)
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
+def _storage_of(tensor: Tensor) -> int:
+    """Return the address of the memory that a tensor shares with its views."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def changing_tensors_of(policy: Any) -> dict[str, Tensor]:
+    """Return the buffers and plain tensors of a policy, which may change when it acts, by name."""
+    changing = {}
+    for name, tensor, is_plain in parts_of(policy).tensors:
+        if not isinstance(tensor, nn.Parameter) and tensor.layout is torch.strided:
+            kind = "tensor" if is_plain else "buffer"
+            changing[f"{kind} {name!r} of the policy"] = tensor
+    return changing
+
+
+def constants_of(parts: PolicyParts, device: torch.device, plain: Collection[str] | None = None) -> Numbers:
+    """Return what a graph has as constants: the values that they had when it was recorded.
+
+    Args:
+        parts: The parts of the policy.
+        device: Device of the graph.
+        plain: Names of the tensors to consider that are neither parameters nor buffers; None for all.
+
+    Returns:
+        The attributes of the policy and of its modules that are numbers or texts of Python, and the
+        content of tensors on other devices.
+    """
+    constants: dict[str, bool | int | float | str | bytes] = dict(parts.numbers)
+    for name, tensor, is_plain in parts.tensors:
+        if tensor.device.type != device.type and (not is_plain or plain is None or name in plain):
+            constants[name] = _content_of(tensor)
+    return constants
+
+
+def _content_of(tensor: Tensor) -> bytes:
+    """Return the content of a tensor."""
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return b""
+    content: bytes = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return content
 
 
 def differing_number(first: Numbers, second: Numbers) -> str | None:
@@ -52,6 +171,17 @@ def differing_number(first: Numbers, second: Numbers) -> str | None:
         one, other = first.get(name), second.get(name)
         are_nan = one != one and other != other
         if one != other and not are_nan:
+            return name
+    return None
+
+
+def replaced_tensor(
+    first: Collection[HeldTensor], second: Collection[HeldTensor], names: Collection[str]
+) -> str | None:
+    """Return the first one of some names whose tensor is another one or missing; None if there is none."""
+    after = {name: tensor for name, tensor, _ in second}
+    for name, tensor, _ in first:
+        if name in names and after.get(name) is not tensor:
             return name
     return None
 

@@ -24,6 +24,23 @@ class HasDistributions(Protocol):
         ...
 
 
+def why_on_host(policy: Any) -> str | None:
+    """Return why a policy must choose actions by `act` on the host; None if its distributions suffice."""
+    name = type(policy).__name__
+    acts_on_device = getattr(policy, "acts_on_device", None)
+    if acts_on_device is None:
+        return f"{name} chooses its actions there, as it has no attribute acts_on_device"
+    if not acts_on_device:
+        told = "recurrent policies and those with generalised state-dependent exploration (gSDE)"
+        return f"{name} chooses its actions there, like {told}, as its acts_on_device is false"
+    kinds = type(policy).__mro__
+    overriding = next((place for place, kind in enumerate(kinds) if "act" in vars(kind)), len(kinds))
+    declaring = [kind for kind in kinds if vars(kind).keys() & {"acts_on_device", "distribution"}]
+    if declaring and overriding < kinds.index(declaring[0]):
+        return f"{name} overrides act, which distributions on a device would bypass"
+    return None
+
+
 class HostPolicy:
     """Has the distributions that a `TensorCollector` samples from, and asks another policy for the actions.
 

@@ -182,5 +182,7 @@ class RolloutWorker:
         """Close the environments."""
         for vector in self.vectors.values():
             vector.close()
-        if self.collector is not None:
+        if isinstance(self.collector, TensorCollector):
+            self.collector.close()
+        elif self.collector is not None:
             self.collector.vector.close()

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
+from maze_pl.collect.action_bounds import ActionBounds
 from maze_pl.collect.actor_slots import ActorSlots
-from maze_pl.collect.graph_checks import (
-    Numbers,
-    addresses_of,
-    buffers_of,
-    differing_number,
-    differing_tensor,
-    numbers_of_policy,
-)
-from maze_pl.collect.host_policy import HasDistributions, HostPolicy
+from maze_pl.collect.graph_checks import changing_tensors_of, differing_tensor
+from maze_pl.collect.host_policy import HasDistributions, HostPolicy, why_on_host
+from maze_pl.collect.recorded_policy import RecordedPolicy
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_checks import TensorChecks
 from maze_pl.collect.tensor_episodes import TensorEpisodes
 from maze_pl.collect.tensor_statistics import TensorStatistics
 from maze_pl.collect.tensor_storage import TensorStorage
-from maze_pl.collect.tensor_vector import TensorVector as TensorVector
-from maze_pl.core.actor_id import StepKey
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
 from maze_pl.system.device_graph import DeviceGraph, random_devices, uses_graphs
@@ -38,12 +32,17 @@ MOST_RECORDINGS: Final = 5
 
 
 class TensorCollector:
-    """Collects rollouts of a `TensorEnv`; the host waits for the device only to run a `HostPolicy`.
+    """Collects rollouts of a `TensorEnv`.
+
+    The host waits for the device in the first rollout, to check what the environment returns, when
+    a graph is recorded, in each act of a `HostPolicy`, and when statistics are fetched: as they are
+    read, and earlier if those that wait take more than `MOST_PENDING_BYTES`.
 
     On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
-    operations before. It is recorded again if parameters of the policy have moved, or attributes of
-    its modules that are numbers or texts have changed; if that happens before each rollout, no
-    graph is used. Checking and recording leave the global random generators as they were.
+    operations before. It is recorded again if tensors or hooks of the policy are others than
+    before, or attributes of its modules that are numbers or texts have changed; if that happens
+    before each rollout, no graph is used. Checking and recording leave the global random generators
+    as they were.
 
     Args:
         vector: The environments.
@@ -73,12 +72,12 @@ class TensorCollector:
         self._device = vector.device
         self._records = uses_graphs(vector.device) if records is None else records
         self._graph: DeviceGraph | None = None
-        self._recorded_for: list[int] = []
-        self._recorded_numbers: Numbers = {}
+        self._recorded = RecordedPolicy(vector.device)
         self._n_recordings = 0  # in a row
         self.env.device = vector.device
         self.env.note_given_arrays()
         self.env.allocate(vector.n_envs)
+        self.env.fired.is_for_statistics = True
         self._checks = TensorChecks(self.env, self._spec)
         self._is_checked = False
         index = vector.first_env_index + torch.arange(self.n_envs, device=self._device)
@@ -91,7 +90,7 @@ class TensorCollector:
         topics = self.env.array_events.topics
         self._statistics = TensorStatistics(self._spec, self.n_envs, vector.first_env_index, topics)
         self._has_begun = False  # whether episodes were started since the last rollout
-        self._bounds = {key: self._bounds_of(step.action_space) for key, step in self._spec.steps.items()}
+        self._played = ActionBounds(self._spec, self._device).played
         full, shape = self._storage.full, (self.n_envs,)
         self._agent = full(shape, 0)
         self._row = full((1,), 0)
@@ -101,15 +100,6 @@ class TensorCollector:
         self._reward = full(shape, 0.0)
         self._starting = full(shape, True)
         self._slots = ActorSlots(self._spec, self.n_envs)  # states of policies on the host
-
-    def _bounds_of(self, space: spaces.Dict) -> dict[str, tuple[Tensor, Tensor]]:
-        """Bounds of the heads that have any."""
-        bounds = {}
-        for head, part in space.spaces.items():
-            if isinstance(part, spaces.Box) and (part.bounded_below.any() or part.bounded_above.any()):
-                low, high = (torch.from_numpy(limit).to(self._device) for limit in (part.low, part.high))
-                bounds[head] = low, high
-        return bounds
 
     # ------------------------------------------------------------------------------------- collecting
 
@@ -131,8 +121,8 @@ class TensorCollector:
         """Collect one rollout.
 
         Args:
-            policy: Chooses the actions, in evaluation mode: by `HasDistributions` if its
-                `acts_on_device` is true, otherwise by `act` on the host, which is not recorded.
+            policy: Chooses the actions, in evaluation mode: by `HasDistributions`, or, if
+                `why_on_host` has a reason, by `act` on the host, which is not recorded.
 
         Returns:
             The rollout, whose tensors are views of storage that the next call overwrites.
@@ -154,7 +144,7 @@ class TensorCollector:
         n_steps = self.n_rollout_steps
         is_first = not self._is_checked
         acting: Any = policy
-        if not getattr(policy, "acts_on_device", False):
+        if why_on_host(policy) is not None:
             acting = HostPolicy(policy, self._spec, self._slots, self._begins)
         if is_first:
             self._take_trial_step(acting)
@@ -186,7 +176,7 @@ class TensorCollector:
             policy = policy.with_random_actions()
         self._checks.check_attributes()
         changed = {**self._running(), "row": self._row}
-        changed |= self._storage.flags_of_unheld() | buffers_of(policy)
+        changed |= self._storage.flags_of_unheld() | changing_tensors_of(policy)
         before = self._snapshot(changed)
         with torch.random.fork_rng(random_devices(self._device)):
             self._step(policy, self._checks)
@@ -194,11 +184,6 @@ class TensorCollector:
         self._checks.check_helpers()
         self._restore(changed, before)
         self._is_checked = True
-
-    def _played(self, key: StepKey, action: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the actions that are played for those that were sampled, within their bounds."""
-        bounds = self._bounds[key]
-        return {head: values.clamp(*bounds[head]) if head in bounds else values for head, values in action.items()}
 
     def _restart(self) -> None:
         """Begin new episodes, of the same index in all environments."""
@@ -223,7 +208,7 @@ class TensorCollector:
             observation = env.observe(key)
             if checks is not None:
                 checks.check_observation(key, observation)
-            observation = dict(observation)
+            observation = storage.held(key, observation)
             action = dict(policy.distribution(key, observation, self._agent).sample(self.generator))
             storage.store_act(key, row, observation, action, self._begins)
             outcome = env.act(key, self._played(key, action))
@@ -266,25 +251,24 @@ class TensorCollector:
 
     def _prepare_graph(self, policy: HasDistributions) -> bool:
         """Record the graph of a step, unless that was done; True if the first step was taken."""
-        addresses = addresses_of(policy)
-        number = differing_number(self._recorded_numbers, numbers_of_policy(policy))
-        if addresses == self._recorded_for and (self._graph is None or number is None):
+        is_in_place, number = self._recorded.compare(policy)
+        if is_in_place and (self._graph is None or number is None):
             self._n_recordings = 0
             return False
         if self._n_recordings == MOST_RECORDINGS:
             self._records = False
-            cause = "the policy, or the place of its tensors,"
+            cause = "the policy, its hooks or the place of its tensors changes between rollouts"
             if number is not None:
-                cause = f"the number {number!r} of the policy"
-            self._do_without_graph(f"{cause} changes between rollouts")
+                cause = f"the number {number!r} of the policy changes between rollouts; keep it in a buffer"
+            self._do_without_graph(cause)
             return False
         self._n_recordings += 1
-        self._recorded_for = addresses
+        self._recorded.note(policy)
         self._graph = None  # so that its memory is free for the next one
         written = self._written_by_first_step(policy)
         before = self._snapshot(written)
         try:
-            step = partial(self._step, policy)
+            step = partial(_step_of, weakref.ref(self), policy)  # so that the graph does not keep the collector
             with torch.random.fork_rng(random_devices(self._device)):
                 self._graph = DeviceGraph(step, self._device, self.generator, self._row.zero_)
         except RuntimeError as error:  # of CUDA, for operations that a graph cannot have
@@ -299,12 +283,10 @@ class TensorCollector:
             self._graph.replay()
         by_graph, _ = self._snapshot(written)
         self._restore(written, before)
-        self._recorded_numbers = numbers_of_policy(policy)
-        self._step(policy)
-        changed = differing_number(self._recorded_numbers, numbers_of_policy(policy))
+        changed = self._recorded.take(policy, partial(self._step, policy))
         differing = differing_tensor(by_graph, written)
-        if changed:
-            self._do_without_graph(f"the policy changes its number {changed!r} when it acts")
+        if changed is not None:
+            self._do_without_graph(changed)
         elif differing:
             self._do_without_graph(f"{differing} differs from the same operations before it was recorded")
         return True
@@ -316,7 +298,7 @@ class TensorCollector:
     def _written_by_first_step(self, policy: HasDistributions) -> dict[str, Tensor]:
         """Return what the first step of a rollout may change: tensors, or views of rows."""
         written = {**self._running(), "row": self._row}
-        return written | self._storage.written_in(0) | buffers_of(policy)
+        return written | self._storage.written_in(0) | changing_tensors_of(policy)
 
     def _snapshot(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         """Copy tensors that a step changes, and the state of the generator."""
@@ -329,6 +311,13 @@ class TensorCollector:
             if not torch.equal(tensor, copies[name]):
                 tensor.copy_(copies[name])
         self.generator.set_state(state)
+
+    def close(self) -> None:
+        """Close the environments, and free the memory of the graph and of the storage; collect no more."""
+        self.vector.close()
+        self._graph = None
+        self._recorded.forget()
+        del self._storage
 
     # ------------------------------------------------------------------------------------ checkpoints
 
@@ -391,3 +380,10 @@ class TensorCollector:
         names = self.env.tensors().keys() - self.env.options()
         tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items() if name in names}
         return tensors | {"episode": self._episode, "begins": self._begins, "reward": self._reward}
+
+
+def _step_of(collector: weakref.ref[TensorCollector], policy: HasDistributions) -> tuple[()]:
+    """Take a step of a collector."""
+    owner = collector()
+    assert owner is not None
+    return owner._step(policy)

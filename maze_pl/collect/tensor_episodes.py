@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
 from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes
 
@@ -21,26 +18,11 @@ class TensorEpisodes(PendingEpisodes):
 
     def __init__(self, record: RolloutRecord, statistics: TensorStatistics) -> None:
         self._statistics = statistics
-        self._fetched: EpisodeBatch | None = None
-        statistics.add(record, self._receive)
-
-    def _receive(self, episodes: EpisodeBatch) -> None:
-        self._fetched = episodes
+        self._received: list[EpisodeBatch] = []  # one, once they are fetched
+        statistics.add(record, self._received.append)  # which does not keep this object
 
     def fetched(self) -> EpisodeBatch:
         """Return the episodes."""
-        while self._fetched is None:
+        while not self._received:
             self._statistics.fetch_next()
-        return self._fetched
-
-
-def flags_of_invalid(tensor: Tensor) -> Tensor:
-    """Return for each environment whether any of its numbers is NaN or infinite.
-
-    Args:
-        tensor: [T, N, ...], floating point.
-
-    Returns:
-        [N] bool.
-    """
-    return torch.isfinite(tensor).transpose(0, 1).flatten(1).all(1).logical_not()
+        return self._received[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,15 +13,15 @@ from torch import Tensor
 
 from maze_pl.collect.event_storage import StoredEvent
 from maze_pl.collect.running_actions import RunningActions
+from maze_pl.collect.running_events import EndedEpisodes, FiredEvents, RunningEvents
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_checks import refuse_infinite_kpi
-from maze_pl.envs.arrays.array_events import ArrayEvent
-from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, groups_of, inputs_of
-from maze_pl.envs.arrays.event_values import joined_values
+from maze_pl.envs.arrays.array_events import ArrayEvent, inputs_of
+from maze_pl.envs.arrays.event_columns import GroupKey, Happened, column_of, event_columns, numbered_groups
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import values_of
 from maze_pl.events.episode_statistics import action_keys
@@ -69,35 +69,6 @@ class RolloutRecord:
         return sum(max(tensor.nbytes, _SMALLEST_BLOCK) for tensor in tensors)
 
 
-class Events:
-    """Events of one group, sorted by environment and time.
-
-    Attributes:
-        env: [E] environment of each event.
-        step: [E] its environment step in the episode.
-        values: Input of the step statistics -> [E, ...] its values.
-    """
-
-    def __init__(self, env: Array, step: Array, values: dict[str | None, Array]) -> None:
-        self.env = env
-        self.step = step
-        self.values = values
-
-    def chosen(self, which: Array) -> Events:
-        """Return some of the events."""
-        return Events(self.env[which], self.step[which], {name: column[which] for name, column in self.values.items()})
-
-    @classmethod
-    def joined(cls, parts: Sequence[Events]) -> Events:
-        """Return the events of several parts, one part after the other."""
-        names = parts[0].values
-        return cls(
-            np.concatenate([part.env for part in parts]),
-            np.concatenate([part.step for part in parts]),
-            {name: joined_values([part.values[name] for part in parts]) for name in names},
-        )
-
-
 class TensorStatistics:
     """Statistics of the running episodes of N environments on a device, and of those that ended.
 
@@ -125,7 +96,7 @@ class TensorStatistics:
     def _drop_running(self) -> None:
         """Forget the running episodes."""
         self._actions = RunningActions(self._spec, self._n_envs)
-        self._events: dict[GroupKey, Events] = {}
+        self._events: dict[tuple[type, str], RunningEvents] = {}
 
     def add(self, record: RolloutRecord, receive: Callable[[EpisodeBatch], None]) -> None:
         """Add a rollout.
@@ -154,8 +125,9 @@ class TensorStatistics:
         """
         record, receive = self._waiting[0]
         record.check()
-        env, row = (index.cpu().numpy() for index in record.ended.T.nonzero(as_tuple=True))
-        columns = {name: tensor.T[record.ended.T].cpu().numpy() for name, tensor in record.numbers.items()}
+        places = record.ended.T.nonzero(as_tuple=True)
+        env, row = (index.cpu().numpy() for index in places)
+        columns = {name: tensor.T[places].cpu().numpy() for name, tensor in record.numbers.items()}
         kpis = {}
         for name, values in columns.items():
             if name.startswith("kpi "):
@@ -208,44 +180,24 @@ class TensorStatistics:
             row: [n] their last rows.
             n_steps: [n] environment steps of the episodes.
         """
-        # Times: 0 for earlier rollouts, 2 t + 1 for a start before row t, 2 t + 2 for the acts of row t.
-        n_times = 2 * len(record.ended) + 2
-        ends = env * n_times + 2 * row + 2
+        fired: dict[tuple[type, str], list[FiredEvents]] = {}
+        env_steps = record.numbers["env_steps"]
+        for stored, is_start in _with_marks(record):
+            declaration = stored.declaration
+            events = _events_of(stored, None if is_start else env_steps)
+            if len(events.env):
+                fired.setdefault((declaration.topic, declaration.name), []).append(events)
+        for key in fired:
+            if key not in self._events:
+                self._events[key] = RunningEvents(declarations(key[0])[key[1]], self._n_envs)
+        ended = EndedEpisodes(env, row, len(record.ended))
         happened: dict[GroupKey, Happened] = {}
-        for key, (events, time) in self._happened(record).items():
-            places = events.env * n_times + time
-            order = np.argsort(places, kind="stable")
-            events, places = events.chosen(order), places[order]
-            episode = np.searchsorted(ends, places)
-            of_env = np.append(env, -1)[episode]
-            is_ended = of_env == events.env
-            self._events.pop(key, None)
-            if not is_ended.all():
-                self._events[key] = events.chosen(~is_ended)
-            ended = events.chosen(is_ended)
-            happened[key] = Happened.of(episode[is_ended], ended.step, ended.values)
+        for (topic, name), running in self._events.items():
+            for labels, of_group in running.add(fired.get((topic, name), []), ended).items():
+                happened[topic, name, labels] = of_group
         if not len(env):
             return {}
         return event_columns(self._topics, happened, n_steps)
-
-    def _happened(self, record: RolloutRecord) -> dict[GroupKey, tuple[Events, Array]]:
-        """Return all events of running episodes and of a rollout, with their times, by group."""
-        parts: dict[GroupKey, list[tuple[Events, Array]]] = {}
-        for key, events in self._events.items():
-            parts[key] = [(events, np.zeros(len(events.env), np.int64))]
-        for stored in record.starts:
-            for key, events, rows in _events_of(stored, None):
-                parts.setdefault(key, []).append((events, 2 * rows + 1))
-        for stored in record.acts:
-            for key, events, rows in _events_of(stored, record.numbers["env_steps"]):
-                parts.setdefault(key, []).append((events, 2 * rows + 2))
-        joined = {}
-        for key, of_group in parts.items():
-            joined[key] = (
-                Events.joined([events for events, _ in of_group]),
-                np.concatenate([time for _, time in of_group]),
-            )
-        return joined
 
     # ---------------------------------------------------------------------------------------- checkpoints
 
@@ -256,9 +208,10 @@ class TensorStatistics:
         """
         self._fetch_all()
         events = []
-        for (topic, name, labels), group in self._events.items():
-            state = {"topic": topic_name(topic), "event": name, "labels": list(labels)}
-            events.append(to_tensors({**state, "env": group.env, "step": group.step, "values": group.values}))
+        for (topic, name), running in self._events.items():
+            if len(running.log):
+                state = {"topic": topic_name(topic), "event": name, **running.log.state_dict()}
+                events.append(to_tensors(state))
         actions, n_acts = self._actions.state()
         return {"n_acts": torch.from_numpy(n_acts), "actions": dict(actions), "events": events}
 
@@ -266,7 +219,7 @@ class TensorStatistics:
         """Restore the result of `state_dict`.
 
         Raises:
-            ValueError: An event of the state is not declared by any of the topics.
+            ValueError: An event of the state is not declared by any of the topics, or lacks values.
         """
         self._waiting.clear()
         self._n_waiting_bytes = 0
@@ -278,32 +231,35 @@ class TensorStatistics:
             if topic is None or saved["event"] not in declarations(topic):
                 fault = f"the saved statistics have the event {saved['event']!r} of {saved['topic']}"
                 raise ValueError(f"{fault}, which the environment does not declare; resume with the code that saved it")
-            events = Events(*from_tensors([saved["env"], saved["step"], saved["values"]]))
-            self._events[topic, saved["event"], tuple(saved["labels"])] = events
+            key = (topic, saved["event"])
+            if key not in self._events:
+                self._events[key] = RunningEvents(declarations(topic)[saved["event"]], self._n_envs)
+            self._events[key].load(from_tensors(saved))
 
 
-def _events_of(stored: StoredEvent, env_steps: Tensor | None) -> Iterator[tuple[GroupKey, Events, Array]]:
-    """Yield the events that were fired in a rollout, and their rows, by group.
+def _with_marks(record: RolloutRecord) -> Iterable[tuple[StoredEvent, bool]]:
+    """Yield the events of a rollout, and whether they are those of starts."""
+    yield from ((stored, True) for stored in record.starts)
+    yield from ((stored, False) for stored in record.acts)
+
+
+def _events_of(stored: StoredEvent, env_steps: Tensor | None) -> FiredEvents:
+    """Return the events that were fired in a rollout, sorted by environment and time.
 
     Args:
         stored: The event in all rows and environments.
         env_steps: [T, N] environment steps of each episode, the one in the row included; None if
             the events belong to the first step of their episodes.
     """
-    row, env = stored.fired.nonzero(as_tuple=True)
-    if not len(row):
-        return
+    env, row = stored.fired.T.nonzero(as_tuple=True)
     declaration = stored.declaration
     values = {name: values_of(value, (row, env)) for name, value in stored.attributes.items()}
     event = ArrayEvent(declaration, env.cpu().numpy(), values)
     rows = row.cpu().numpy()
-    step = np.zeros(len(rows), np.int64)
+    time, step = 2 * rows + 1, np.zeros(len(rows), np.int64)
     if env_steps is not None:
+        time = time + 1
         step += env_steps[row, env].cpu().numpy() - 1
-    events = Events(event.which, step, {name: column_of(event, name) for name in inputs_of(declaration)})
-    for labels, chosen in groups_of(event):
-        key = (declaration.topic, declaration.name, labels)
-        if chosen is None:
-            yield key, events, rows
-        else:
-            yield key, events.chosen(chosen), rows[chosen]
+    groups, group = numbered_groups(event)
+    columns = {name: column_of(event, name) for name in inputs_of(declaration)}
+    return FiredEvents(groups, group, event.which, time, step, columns)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from maze_pl.collect.event_storage import EventStorage
 from maze_pl.collect.running_actions import smallest_type
-from maze_pl.collect.tensor_episodes import flags_of_invalid
 from maze_pl.collect.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -134,15 +133,19 @@ class TensorStorage:
         Args:
             key: The sub-step.
             row: [1] int64, the row.
-            observation: Name -> [N, ...].
+            observation: Name -> [N, ...], as `held` returns it.
             action: Head -> [N, ...], as sampled.
             is_first: [N] bool, whether the act is the first one of its actor in the episode.
         """
         segment = self.segments[key]
-        self._note_unheld(key, observation)
         _store_tree(segment.observation, row, observation)
         _store_tree(segment.action, row, action)
         _store(segment.is_first, row, is_first)
+
+    def held(self, key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return observations [N, ...] in the types of their spaces; note where these cannot hold them."""
+        self._note_unheld(key, observation)
+        return {name: observation[name].to(rows.dtype) for name, rows in self.segments[key].observation.items()}
 
     def _note_unheld(self, key: StepKey, observation: Mapping[str, Tensor]) -> None:
         """Note where types of spaces cannot hold observed integers [N, ...], to refuse them later."""
@@ -365,3 +368,15 @@ def _refuse(flagged: Mapping[str, Tensor], fault: str, first_env_index: int) -> 
         envs = flags.nonzero().flatten()
         if len(envs):
             raise ValueError(f"the {name} of environment {first_env_index + int(envs[0])} {fault}")
+
+
+def flags_of_invalid(tensor: Tensor) -> Tensor:
+    """Return for each environment whether any of its numbers is NaN or infinite.
+
+    Args:
+        tensor: [T, N, ...], floating point.
+
+    Returns:
+        [N] bool.
+    """
+    return torch.isfinite(tensor).transpose(0, 1).flatten(1).all(1).logical_not()

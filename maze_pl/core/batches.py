@@ -69,8 +69,8 @@ class Rollout(Experience):
         starting: [N] bool, True if acts of the environment after those of its previous rollout, if any, were lost:
             the end of its episode, or rollouts that a run has not learned from before it was resumed.
         env_index: [N] int64, number of each environment on this rank, if rollouts do not all hold
-            the same environments. If an environment occurs several times, each occurrence continues
-            the previous one.
+            the same environments; `to` leaves it on the host, which reads it. If an environment
+            occurs several times, each occurrence continues the previous one.
         n_env_steps: Environment time that passed, over all environments; None to sum up the rows.
         n_same_starts: Number of consecutive environments that play each start. If there are several, all
             environments begin new episodes with the rollout, so that the episodes of such a group
@@ -106,6 +106,10 @@ class Rollout(Experience):
         apart from agents that finished in the same row.
         """
         return int(self.segments[step_key].active.shape[1]) // self.n_envs
+
+    def to(self, device: torch.device | str) -> Rollout:
+        """Return the rollout on a device, but for `env_index`; tensors already there are not copied."""
+        return replace(super().to(device), env_index=self.env_index)
 
     def clone(self) -> Rollout:
         """Return a copy that later collections do not overwrite."""

@@ -7,7 +7,19 @@ from typing import Any, ClassVar
 import pytorch_lightning as pl
 import torch
 
+from maze_pl.core.batches import Rollout
+from maze_pl.modules import PPO
 from tests.devices import NoHostReads
+
+
+class LoggingPPO(PPO):
+    """Logs a mean over the batches of an epoch, as any `LightningModule` may."""
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        """Learn, and log the mean reward."""
+        super().training_step(rollout, batch_idx)
+        self.log("mean_reward", rollout.rows.reward.mean(), on_step=False, on_epoch=True)
+        self.log_dict({"mean_length": rollout.rows.env_steps.double().mean()}, on_step=False, on_epoch=True)
 
 
 class NoWaiting(pl.Callback):

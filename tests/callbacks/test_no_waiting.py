@@ -46,9 +46,13 @@ def learns_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("flat", "PPO"), ("structured", "PPO"), ("flat", "tests.callbacks.no_waiting.LoggingPPO")],
+    ids=["flat", "structured", "logging"],
+)
 def test_the_callbacks_of_a_run_read_nothing_between_rollouts(
-    name: str, device: str, observed: type[NoWaiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, model: str, device: str, observed: type[NoWaiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if device == "cpu":
@@ -59,5 +63,5 @@ def test_the_callbacks_of_a_run_read_nothing_between_rollouts(
     if name == "structured":  # its KPIs are declared, so that no episode has to be read to know them
         small += ["--early_stopping.monitor=eval/kpi/raw_piece_usage_per_step", "--early_stopping.patience=5"]
     where = [f"--trainer.accelerator={device}", "--trainer.devices=1", f"--trainer.callbacks+={OBSERVER}"]
-    assert main(["fit", "--model", "PPO", "--data", "RolloutDataModule", *ENVS[name], *small, *where]) == 0
+    assert main(["fit", "--model", model, "--data", "RolloutDataModule", *ENVS[name], *small, *where]) == 0
     assert observed.n_batches == [*range(6), *range(6)]

@@ -13,8 +13,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maze_pl.collect import tensor_collector
-from maze_pl.collect.graph_checks import differing_number, differing_tensor, numbers_of_policy
-from maze_pl.collect.tensor_collector import MOST_RECORDINGS, TensorCollector, TensorVector
+from maze_pl.collect.graph_checks import constants_of, differing_number, differing_tensor
+from maze_pl.collect.graph_checks import parts_of as parts_of_policy
+from maze_pl.collect.tensor_collector import MOST_RECORDINGS, TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.nested_arrays import parts_of
 from maze_pl.envs.tensors import CartPoleTensorEnv
@@ -145,7 +147,7 @@ def test_a_policy_that_is_another_one_in_each_rollout_is_recorded_a_few_times_on
     for policy in policies:
         collector.collect(policy)
     assert recorded.n_recorded == MOST_RECORDINGS
-    assert "slower: the policy, or the place of its tensors, changes between rollouts" in caplog.text
+    assert "slower: the policy, its hooks or the place of its tensors changes between rollouts" in caplog.text
 
 
 @pytest.mark.slow
@@ -214,17 +216,151 @@ def test_numbers_and_texts_of_all_modules_are_compared() -> None:
     policy.mode = "greedy"
     policy.history = [1, 2]  # no attribute with a single value
     policy.chooser.scale = 0.5
-    before = numbers_of_policy(policy)
+    before = parts_of_policy(policy).numbers
     expected = {"training": True, "alternates": False, "mode": "greedy"}
     of_chooser = {"chooser.training": True, "chooser.action": 0, "chooser.scale": 0.5}
     assert before == {**expected, **of_chooser}
-    assert differing_number(before, numbers_of_policy(policy)) is None
+    assert differing_number(before, parts_of_policy(policy).numbers) is None
     policy.mode = "free"
-    assert differing_number(before, numbers_of_policy(policy)) == "mode"
+    assert differing_number(before, parts_of_policy(policy).numbers) == "mode"
     policy.mode = "greedy"
     policy.chooser.noise = 1.0
-    assert differing_number(before, numbers_of_policy(policy)) == "chooser.noise"
-    assert numbers_of_policy(object()) == {}
+    assert differing_number(before, parts_of_policy(policy).numbers) == "chooser.noise"
+    assert parts_of_policy(object()).numbers == {}
+
+
+# -------------------------------------------------------------------------------------- tensors and hooks of the policy
+
+
+class Shift(nn.Module):
+    """A module that returns its plain tensor, and keeps what it returned last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.amount = torch.tensor(0)
+        self.amounts = [torch.tensor(0)]
+        self.last: Tensor | None = None
+
+    def forward(self, zero: Tensor) -> Tensor:
+        self.last = zero + self.amount + self.amounts[0]
+        return self.last
+
+
+class Shifted(Policy):
+    """Takes the action that its module returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = Shift()
+
+    def distribution(self, key: Any, observation: dict[str, Tensor], agent_id: Any = None) -> Joint:
+        joint = Joint(len(observation["observation"]), 0)
+        drawn = torch.zeros(joint.n_envs, dtype=torch.int64) + self.shift(torch.zeros((), dtype=torch.int64))
+        joint.sample = lambda generator: {"action": drawn}  # type: ignore[method-assign]
+        return joint
+
+
+def test_a_step_is_recorded_again_if_a_plain_tensor_that_it_reads_is_another_one(recorded: type[Recorded]) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    counts = []
+    for amount, other in ((0, 0), (1, 0), (1, 0), (0, 1), (0, 0)):
+        if int(policy.shift.amount) != amount:
+            policy.shift.amount = torch.tensor(amount)
+        if int(policy.shift.amounts[0]) != other:
+            policy.shift.amounts[0] = torch.tensor(other)
+        assert actions_of(collector, policy) == [[amount + other] * N_ENVS] * N_STEPS
+        counts.append(recorded.n_recorded)
+    assert counts == [1, 2, 2, 3, 4]
+
+
+def test_tensors_that_a_module_keeps_of_its_results_are_not_compared(
+    recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    for _ in range(4):
+        policy.shift(torch.zeros(1, dtype=torch.int64))  # as the learner does
+        collector.collect(policy)
+    assert (recorded.n_recorded, caplog.text) == (1, "")
+
+
+def test_a_policy_that_replaces_a_tensor_which_it_reads_is_collected_from_without_a_graph(
+    recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Alternating(Shift):
+        def forward(self, zero: Tensor) -> Tensor:
+            self.amount = 1 - self.amount
+            return zero + self.amount
+
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    policy.shift = Alternating()
+    for _ in range(3):
+        rows = [row[0] for row in actions_of(collector, policy)]
+        assert [first + second for first, second in pairwise(rows)] == [1] * (N_STEPS - 1)
+    assert recorded.n_recorded == 1
+    assert "slower: the policy replaces its tensor 'shift.amount' when it acts" in caplog.text
+
+
+def test_a_step_is_recorded_again_if_a_hook_is_added_or_removed(recorded: type[Recorded]) -> None:
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    assert actions_of(collector, policy) == [[0] * N_ENVS] * N_STEPS
+    hook = policy.shift.register_forward_hook(lambda module, arguments, output: output + 1)
+    assert actions_of(collector, policy) == [[1] * N_ENVS] * N_STEPS
+    hook.remove()
+    assert actions_of(collector, policy) == [[0] * N_ENVS] * N_STEPS
+    hook = policy.shift.register_forward_pre_hook(lambda module, arguments: (arguments[0] + 1,))
+    assert actions_of(collector, policy) == [[1] * N_ENVS] * N_STEPS
+    hook.remove()
+    every = nn.modules.module.register_module_forward_hook(lambda module, arguments, output: 1 - output)
+    try:
+        assert actions_of(collector, policy) == [[1] * N_ENVS] * N_STEPS
+    finally:
+        every.remove()
+    assert recorded.n_recorded == 5
+
+
+def test_a_step_is_recorded_again_if_a_module_without_parameters_is_another_one(recorded: type[Recorded]) -> None:
+    class Raised(Shift):
+        def forward(self, zero: Tensor) -> Tensor:
+            return zero + 1
+
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    policy.shift = Shift()
+    assert actions_of(collector, policy) == [[0] * N_ENVS] * N_STEPS
+    policy.shift = Raised()
+    assert actions_of(collector, policy) == [[1] * N_ENVS] * N_STEPS
+
+
+def test_tensors_on_other_devices_are_compared_by_their_content() -> None:
+    policy: Any = Shifted()
+    policy.shift.register_buffer("scale", torch.tensor([0.5, 1.0], dtype=torch.bfloat16))
+    device = torch.device("meta")  # stands for a GPU
+    before = constants_of(parts_of_policy(policy), device)
+    policy.shift.amount = torch.tensor(0)
+    assert differing_number(before, constants_of(parts_of_policy(policy), device)) is None, "only the content counts"
+    policy.shift.amount.add_(1)
+    assert differing_number(before, constants_of(parts_of_policy(policy), device)) == "shift.amount"
+    assert (
+        differing_number(before, constants_of(parts_of_policy(policy), device, plain=["shift.amounts.0"]))
+        == "shift.amount"
+    )
+    policy.shift.amount.zero_()
+    policy.shift.scale[1] = 2.0
+    assert differing_number(before, constants_of(parts_of_policy(policy), device)) == "shift.scale"
+    assert not {"shift.amount", "shift.scale"} & constants_of(parts_of_policy(policy), CPU).keys()
+
+
+def test_after_a_recording_that_failed_the_reason_to_give_up_is_what_changes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(tensor_collector, "DeviceGraph", fail)
+    collector = collector_of(CartPoleTensorEnv, records=True)
+    for _ in range(MOST_RECORDINGS + 1):
+        collector.collect(Policy())
+    assert caplog.text.count("out of luck") == MOST_RECORDINGS
+    assert "slower: the policy, its hooks or the place of its tensors changes between rollouts" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------ what a step changes

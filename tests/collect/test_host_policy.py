@@ -11,15 +11,18 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from maze_pl.agents import TorchPolicy
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.host_policy import HostPolicy
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.host_policy import HostPolicy, why_on_host
+from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.policy import Policy, PolicyBatch, PolicyStep
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.envs import ArrayVectorEnv
 from maze_pl.envs.tensors import Outcome, TensorEnv
+from maze_pl.modules import PPO
 from tests.devices import DEVICES
 
 N_ENVS, N_STEPS = 3, 10
@@ -179,6 +182,33 @@ class Recurrent(Counting):
 
     def distribution(self, *_: Any) -> Any:
         raise AssertionError("it would act without its states")
+
+
+class OverridingPolicy(TorchPolicy):
+    """Chooses other actions than those that its distributions would give."""
+
+    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
+        return PolicyStep({"way": np.full(len(batch.agent_id), 5)})
+
+
+class TwiceOverridingPolicy(OverridingPolicy):
+    """Has distributions that give its actions, too."""
+
+    acts_on_device = True
+
+
+def test_policies_that_override_act_are_not_bypassed() -> None:
+    collector, _ = collectors()
+    spec = Spec.of(Walk())
+    policy = PPO(spec=spec).policy
+    assert why_on_host(policy) is None
+    policy.__class__ = OverridingPolicy
+    assert why_on_host(policy) == "OverridingPolicy overrides act, which distributions on a device would bypass"
+    rollout = collector.collect(policy)
+    assert [segment.action["way"].unique().tolist() for segment in rollout.segments.values()] == [[5], [5]]
+    policy.__class__ = TwiceOverridingPolicy
+    assert why_on_host(policy) is None, "it says so itself"
+    assert why_on_host(Counting()) == "Counting chooses its actions there, as it has no attribute acts_on_device"
 
 
 def test_policies_with_distributions_and_states_act_on_the_host() -> None:

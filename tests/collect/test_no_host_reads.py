@@ -6,14 +6,16 @@ import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from maze_pl.callbacks import TrainingObservations
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
 from maze_pl.collect.tensor_episodes import TensorEpisodes
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spec import Spec
 from maze_pl.envs.cutting_2d import MixedPeriodicDemand, UniformDemand
@@ -72,11 +74,12 @@ def test_rollouts_and_what_callbacks_keep_of_them_stay_on_the_device(
     collector, policy = collector_of(MAKERS[name])
     collector._step(policy, collector._checks)
     callback = TrainingObservations()
+    trainer: Any = SimpleNamespace(is_global_zero=True)
     with NoHostReads():
         for index in range(2):
             rollout = collect(collector, policy)
             policy.note_log_probs(rollout)
-            callback.on_train_batch_start(None, None, rollout, index)  # type: ignore[arg-type]
+            callback.on_train_batch_start(trainer, None, rollout, index)  # type: ignore[arg-type]
             joined = Rollout.concatenated([rollout])
     for segment in joined.segments.values():
         assert {tensor.device for tensor in (*segment.observation.values(), segment.log_prob)} == {META}  # type: ignore[union-attr]

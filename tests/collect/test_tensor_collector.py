@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -17,7 +20,8 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.collect import tensor_collector
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spaces import leaves
 from maze_pl.core.spec import Spec
@@ -322,6 +326,58 @@ def test_a_resumed_run_uses_the_tensors_that_its_constructor_made(is_older: bool
     assert torch.equal(rollout.segments[0].observation["count"][0, :, 0], state["tensors"]["state count"])
 
 
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_collector_frees_its_memory_without_the_garbage_collector(
+    is_closed: bool, records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
+    spec = Spec.of(Counter())
+    policy = PPO(spec=spec).policy
+    gc.collect()
+    gc.disable()
+    try:
+        collector = TensorCollector(TensorVector(Counter(), N_ENVS, spec, CPU), 3, torch.Generator(), records)
+        rollout = collector.collect(policy)
+        kept = [weakref.ref(collector._storage), weakref.ref(rollout.summaries)]
+        kept += [weakref.ref(collector._graph)] if records else []
+        del rollout
+        if is_closed:
+            collector.close()
+        else:
+            kept += [weakref.ref(collector), weakref.ref(collector.env)]
+            del collector
+        assert [reference() for reference in kept] == [None] * len(kept)
+    finally:
+        gc.enable()
+
+
+class Finer(Counter):
+    """A counter that observes in other types than those of its space."""
+
+    @property
+    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
+        return {0: spaces.Dict({"count": spaces.Box(0.0, 100.0, (1,)), "level": spaces.Box(0, 9, (), np.int8)})}
+
+    def observe(self, step_key: Any) -> dict[str, Tensor]:
+        return {"count": super().observe(step_key)["count"].double() + 1e-9, "level": self.number}
+
+
+def test_policies_act_on_observations_in_the_types_of_their_spaces() -> None:
+    class Noting:
+        acts_on_device = True
+        types: ClassVar[set[Any]] = set()
+
+        def distribution(self, key: Any, observation: Mapping[str, Tensor], agent_id: Any = None) -> Any:
+            self.types.update((name, tensor.dtype) for name, tensor in observation.items())
+            drawn = partial(torch.zeros, len(observation["count"]), 1)
+            return SimpleNamespace(sample=lambda generator: {"amount": drawn()})
+
+    vector = TensorVector(Finer(), N_ENVS, Spec.of(Finer()), CPU)
+    TensorCollector(vector, 3, torch.Generator()).collect(Noting())
+    assert Noting.types == {("count", torch.float32), ("level", torch.int8)}
+
+
 def test_invalid_observations_are_refused_with_the_number_of_the_environment() -> None:
     collector, module = collector_of(partial(Counter, spoiled=4))
     with pytest.raises(ValueError, match="observation 'count' of sub-step 0 of environment 14 is NaN or infinite"):
@@ -445,10 +501,9 @@ def test_dense_rollouts_are_learned_from_as_any_others(critic: Any, is_leave_one
         losses.append([float(module.loss(part).detach()) for part in minibatches])
         batches.append(batch)
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-    leaves_out = critic in STEP_CRITICS or (critic is SharedStateCriticComposer and is_leave_one_out)
     for key, (n_open, n_acts) in batches[0].open_share.items():
         assert n_acts == 16 * 32
-        assert (n_open > 0) == (leaves_out and key == 1)
+        assert (n_open > 0) == (is_leave_one_out or (critic in STEP_CRITICS and key == 1))
         assert n_open == batches[1].open_share[key][0]
 
 

@@ -13,9 +13,10 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect import tensor_statistics
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
 from maze_pl.collect.tensor_episodes import TensorEpisodes
 from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.episode_batch import EpisodeBatch
 from maze_pl.core.spec import Spec, StepSpec
@@ -68,7 +69,7 @@ class Walk(TensorEnv):
 
     Attributes:
         wrong: A fault: "order" for other events each time, "numbers" for events without masks, "shape" for a
-            short mask.
+            short mask, or one of `_fire_wrong_values`.
     """
 
     def __init__(self, wrong: str = "", max_episode_steps: int | None = 5) -> None:
@@ -116,7 +117,22 @@ class Walk(TensorEnv):
             self.walk.moved(self.number, value=1.0)
         if self.wrong == "shape":
             self.walk.moved(everyone[1:], value=1.0)
+        self._fire_wrong_values(everyone)
         return Outcome(-self.place, self.place > 6)
+
+    def _fire_wrong_values(self, everyone: Tensor) -> None:
+        """Fire an event with values that differ from those before, or have no place in a tensor."""
+        is_later = self.calls[0] > 4
+        if self.wrong == "values":
+            self.walk.passed(everyone, 3, "bush", torch.stack([self.place] * 2, 1) if is_later else self.place)
+        if self.wrong == "number":
+            self.walk.passed(everyone, 3, "bush", 2.0 if is_later else 1.0)
+        if self.wrong == "kind":
+            self.walk.passed(everyone, 3, "bush", 2.0 if is_later else self.place)
+        if self.wrong == "array":
+            self.walk.moved(everyone, np.arange(6.0))
+        if self.wrong == "list":
+            self.walk.moved(everyone, [1.0] * 6)
 
 
 class CountingWalk(Walk):
@@ -299,6 +315,62 @@ def test_a_checkpoint_with_events_that_are_not_declared_is_refused() -> None:
         other.load_state_dict(state)
 
 
+def test_values_that_no_statistic_needs_are_dropped_from_a_checkpoint() -> None:
+    collector, policy = collector_of(Walk)
+    collector.collect(policy)
+    state = collector.state_dict()
+    expected = collector.collect(policy).summaries
+    for saved in state["statistics"]["events"]:
+        saved["columns"]["value of an earlier version"] = saved["columns"]["step"]
+    other, _ = collector_of(Walk)
+    other.load_state_dict(state)
+    assert_same(other.collect(policy).summaries, expected)
+
+
+def test_a_checkpoint_without_values_of_a_statistic_is_refused() -> None:
+    collector, policy = collector_of(Walk)
+    collector.collect(policy)
+    state = collector.state_dict()
+    (moved,) = (saved for saved in state["statistics"]["events"] if saved["event"] == "moved")
+    del moved["columns"]["value value"]
+    other, _ = collector_of(Walk)
+    message = (
+        r"the saved statistics of the event 'moved' of .*WalkEvents have no values of 'value'; resume with the code"
+    )
+    with pytest.raises(ValueError, match=message):
+        other.load_state_dict(state)
+
+
+def grouped(saved: dict[str, Any]) -> list[dict[str, Any]]:
+    """The state of an event as earlier versions saved it, by groups."""
+    columns, groups = saved["columns"], []
+    for number, labels in enumerate(saved["labels"]):
+        which = torch.as_tensor(columns["group"]) == number
+        chosen = {name: values[which] for name, values in columns.items() if isinstance(values, Tensor)}
+        values = {name.removeprefix("value "): part for name, part in chosen.items() if name.startswith("value ")}
+        parts = {"env": chosen["run"], "step": chosen["step"], "values": values}
+        groups.append({"topic": saved["topic"], "event": saved["event"], "labels": labels, **parts})
+    return groups
+
+
+def test_a_checkpoint_of_an_earlier_version_continues_episodes_with_their_events() -> None:
+    collector, policy = collector_of(Walk)
+    collector.collect(policy)
+    state = collector.state_dict()
+    expected = [collector.collect(policy).summaries for _ in range(3)]
+    events = state["statistics"]["events"]
+    state["statistics"]["events"] = [group for saved in events for group in grouped(saved)]
+    assert len(state["statistics"]["events"]) > len(events)
+    other, _ = collector_of(Walk)
+    other.load_state_dict(state)
+    for one in expected:
+        assert_same(other.collect(policy).summaries, one)
+    (moved,) = (group for group in state["statistics"]["events"] if group["event"] == "moved")
+    del moved["values"]["value"]
+    with pytest.raises(ValueError, match=r"the event 'moved' of .*WalkEvents have no values of 'value'"):
+        other.load_state_dict(state)
+
+
 def test_episodes_that_are_dropped_leave_nothing_to_those_that_begin_instead() -> None:
     collector, policy = collector_of(partial(Walk, max_episode_steps=50), n_same_starts=3)
     for _ in range(4):
@@ -401,9 +473,17 @@ def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:
             "shape",
             r"WalkEvents.moved was fired for a tensor of shape \(5,\) with N = 6; expected a tensor \[N\] of bool",
         ),
+        ("values", r"height of WalkEvents.passed has shape \(6, 2\), but previously \(6,\)"),
+        ("number", r"height of WalkEvents.passed is 2.0, but was 1.0 before; give values that change as a tensor"),
+        ("kind", r"height of WalkEvents.passed is 2.0, but was a tensor before; give values that change as a tensor"),
+        (
+            "array",
+            r"value of WalkEvents.moved is an array of shape \(6,\) .*; expected a tensor \[N, ...\] or a single",
+        ),
+        ("list", r"value of WalkEvents.moved is a list of 6 values; expected a tensor \[N, ...\] or a single value"),
     ],
 )
 def test_events_that_cannot_be_stored_are_refused(wrong: str, message: str) -> None:
     collector, policy = collector_of(partial(Walk, wrong=wrong))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         collector.collect(policy)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from maze_pl.core.batches import Rollout
+from maze_pl.core.rows import Rows
 from maze_pl.datamodules import ActorDataModule
 from tests.datamodules.drift import Drift
 from tests.datamodules.probe import fit
@@ -35,4 +37,14 @@ def test_environments_are_numbered_unless_each_actor_is_there_once_in_order(
         found.append(None if rollout.env_index is None else rollout.env_index.tolist())
     assert found == expected
     with NoHostReads():
-        assert data._env_index([1, 0], torch.device("meta")).device.type == "meta"
+        numbers = data._env_index([1, 0])
+    assert numbers.tolist() == [2, 3, 0, 1]
+
+
+def test_numbers_of_environments_stay_on_the_host_which_reads_them() -> None:
+    zeros = torch.zeros(2, 3)
+    rows = Rows(*[zeros] * 9)
+    moved = Rollout(rows, {}, {}, 2, True, env_index=torch.arange(3)).to("meta")
+    assert moved.rows.reward.device.type == "meta"
+    assert moved.env_index is not None
+    assert moved.env_index.tolist() == [0, 1, 2]

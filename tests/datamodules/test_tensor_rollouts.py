@@ -13,6 +13,8 @@ import pytorch_lightning as pl
 import torch
 from gymnasium import spaces
 
+from maze_pl.agents import TorchPolicy
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.datamodules import ActorDataModule, ReplayDataModule, RolloutDataModule
 from maze_pl.envs import ArrayEnv, ArrayStep
 from maze_pl.envs.arrays import TimeLimitArrayWrapper
@@ -21,12 +23,16 @@ from maze_pl.envs.tensors import CartPoleTensorEnv
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.modules import DQN, IMPALA, PPO
 from maze_pl.perception import (
+    ConcatModelBuilder,
     CustomModelComposer,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
     ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
     StepStateCriticComposer,
+    TemplateModelComposer,
 )
+from maze_pl.perception.blocks import DenseBlock, RecurrentBlock
 from tests.datamodules.trainers import make_trainer
 from tests.envs.tensors.tensor_envs import ENVS
 
@@ -242,6 +248,45 @@ def test_time_limits_that_do_more_are_stepped_on_the_host(tmp_path: Path) -> Non
     trainer = make_trainer(tmp_path, max_epochs=1, callbacks=[Watching()])
     trainer.fit(PPO(spec=data.spec, batch_size=16), data)
     assert least == [-1000.0]
+
+
+def test_subprocesses_are_refused_as_for_arrays() -> None:
+    data = RolloutDataModule(CartPoleTensorEnv, n_envs=2, vectorization="subprocess", evaluators={})
+    with pytest.raises(
+        ValueError, match=r"vectorization=subprocess has no use for an environment in tensors: leave it"
+    ):
+        data._tensor_vector()
+
+
+class Steering(TorchPolicy):
+    """A policy of a user."""
+
+    def act(self, *arguments: Any, **options: Any) -> Any:
+        return super().act(*arguments, **options)
+
+
+def test_the_reason_for_the_host_is_that_of_the_policy() -> None:
+    data = RolloutDataModule(CartPoleTensorEnv, n_envs=2, evaluators={})
+    policy = PPO(spec=data.spec).policy
+    assert data._why_on_host(policy) is None
+    policy.__class__ = Steering
+    assert data._why_on_host(policy) == "Steering overrides act, which distributions on a device would bypass"
+    other = RandomPolicy({0: data.spec.steps[0].action_space})
+    assert data._why_on_host(other) == "RandomPolicy chooses its actions there, as it has no attribute acts_on_device"
+    recurrent = TemplateModelComposer(
+        ConcatModelBuilder(
+            {
+                "feature": {"block_type": DenseBlock, "block_params": {"hidden_units": [8]}},
+                "recurrence": {"block_type": RecurrentBlock, "block_params": {"hidden_size": 6}},
+            },
+            {"observation": "feature"},
+        ),
+        ProbabilisticPolicyComposer(),
+        SharedStateCriticComposer(),
+    )
+    reason = data._why_on_host(PPO(spec=data.spec, networks=recurrent).policy)
+    assert reason is not None
+    assert reason.startswith("TorchPolicy chooses its actions there, like recurrent policies and those with gen")
 
 
 @pytest.mark.cuda

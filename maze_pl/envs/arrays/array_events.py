@@ -41,11 +41,13 @@ class ArrayEvents:
     Attributes:
         topics: The topics whose events can be fired.
         n_envs: Number of environments; None if it is not known. Tensors as numbers of environments then stay tensors.
+        is_for_statistics: Whether events in tensors have only the attributes that statistics need.
     """
 
     def __init__(self) -> None:
         self.topics: list[type] = []
         self.n_envs: int | None = None
+        self.is_for_statistics = False
         self._fired: list[ArrayEvent] = []
 
     def create_event_topic(self, topic: type[Topic]) -> Topic:
@@ -114,9 +116,15 @@ class ArrayTopic:
                 return
             bound = bind(*values, **named_values)
             bound.apply_defaults()
-            attributes = dict(bound.arguments)
-            for attribute, value in attributes.items():
-                kept = _kept(value) if is_on_device else _copied(value, attribute in declaration.grouping)
+            attributes = {}
+            for attribute, value in bound.arguments.items():
+                if not is_on_device:
+                    kept = _copied(value, attribute in declaration.grouping)
+                elif events.is_for_statistics and not _is_needed(attribute, declaration):
+                    continue
+                else:
+                    _refuse_array(value, f"{attribute} of {label}")
+                    kept = _kept(value)
                 if getattr(kept, "ndim", 0) and len(kept) != len(numbers):
                     fault = f"{attribute} of {label} has shape {tuple(kept.shape)} for {len(numbers)} environments"
                     raise ValueError(f"{fault}; give one value for each, or a single one for all")
@@ -130,6 +138,26 @@ class ArrayTopic:
 def _kept(value: Any) -> Any:
     """Return a copy of a tensor, which the act may still change; other values as they are."""
     return value.clone() if is_tensor(value) else value
+
+
+def _refuse_array(value: Any, name: str) -> None:
+    """Raise TypeError for a value that is not a tensor, but holds several values."""
+    if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
+        raise TypeError(f"{name} is {describe(value)}; expected a tensor [N, ...] or a single value")
+
+
+def _is_needed(attribute: str, declaration: EventDeclaration) -> bool:
+    """True if statistics of an event are computed from an attribute, or are grouped by it."""
+    inputs = inputs_of(declaration)
+    return None in inputs or attribute in inputs or attribute in declaration.grouping
+
+
+def inputs_of(declaration: EventDeclaration) -> tuple[str | None, ...]:
+    """Return the inputs of the step statistics, without those that only count events.
+
+    None stands for all attributes together.
+    """
+    return tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
 
 
 def _numbers(which: Any, n_envs: int | None, label: str) -> Array:

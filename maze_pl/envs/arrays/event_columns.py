@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from maze_pl.core.episode import StatKey
-from maze_pl.core.episode_batch import StatColumn
+from maze_pl.core.episode_batch import StatColumn, consecutive
 from maze_pl.envs.arrays.array_events import ArrayEvent
-from maze_pl.envs.arrays.event_values import objects_of
+from maze_pl.envs.arrays.array_events import inputs_of as inputs_of
+from maze_pl.envs.arrays.event_values import joined_values, narrowed, objects_of
 from maze_pl.envs.structured_env import Array
 from maze_pl.events.array_reducing import GroupedEvents
 from maze_pl.events.event_names import group_label, topic_name
-from maze_pl.events.topics import EventDeclaration, declarations
+from maze_pl.events.topics import declarations
 
 Labels = tuple[str, ...]
 """Values of the grouping attributes of an event."""
@@ -52,6 +52,18 @@ class Happened(NamedTuple):
         firsts = np.flatnonzero(np.diff(episode, prepend=-1))
         return cls(episode[firsts], np.diff(firsts, append=len(episode)), steps, values)
 
+    @classmethod
+    def joined(cls, first: Happened, second: Happened) -> Happened:
+        """Join the events of one group in two sets of episodes that have none in common."""
+        episodes = np.concatenate([first.episodes, second.episodes])
+        counts = np.concatenate([first.counts, second.counts])
+        order = np.argsort(episodes)
+        places = consecutive((np.cumsum(counts) - counts)[order], counts[order])
+        values = {}
+        for name, column in first.values.items():
+            values[name] = narrowed(joined_values([column, second.values[name]])[places])
+        return cls(episodes[order], counts[order], np.concatenate([first.steps, second.steps])[places], values)
+
 
 def numbered_groups(event: ArrayEvent) -> tuple[list[Labels], Array]:
     """Return the groups of events in the order of their first events, and the position of each event's group, [n]."""
@@ -77,37 +89,29 @@ def _first_events(values: list[Any], n_events: int) -> tuple[list[int], Array]:
         values: Values of the grouping attributes, [n] or one for all events.
         n_events: Number of events, n.
     """
-    arrays = [value for value in values if isinstance(value, np.ndarray) and value.ndim]
-    if len(arrays) == 1 and arrays[0].ndim == 1 and arrays[0].dtype.kind in "biufU":
-        _, firsts, numbers = np.unique(arrays[0], return_index=True, return_inverse=True)
-        order = np.argsort(firsts)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        return firsts[order].tolist(), rank[numbers]
-    lists = [array.tolist() for array in arrays]
-    objects = [listed for array, listed in zip(arrays, lists, strict=True) if array.dtype == object]
-    types = [list(map(type, listed)) for listed in objects]  # 1 and True are equal, but not their labels
-    number_of: dict[tuple[Any, ...], int] = {}
-    first_events: list[int] = []
-    distinct = np.empty(n_events, np.int64)
-    for place, of_event in enumerate(zip(*lists, *types, strict=True)):
-        number = number_of.setdefault(of_event, len(number_of))
-        if number == len(first_events):
-            first_events.append(place)
-        distinct[place] = number
-    return first_events, distinct
+    codes = np.zeros(n_events, np.int64)
+    for value in values:
+        if isinstance(value, np.ndarray) and value.ndim:
+            numbers = _numbers_of(value)
+            codes = codes * (int(numbers.max(initial=0)) + 1) + numbers
+            _, codes = np.unique(codes, return_inverse=True)  # so that they stay small
+    _, firsts, numbers = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return firsts[order].tolist(), rank[numbers]
 
 
-def groups_of(event: ArrayEvent) -> Iterator[tuple[Labels, Array | None]]:
-    """Yield the groups of events with their positions; None instead of the positions of all events."""
-    groups, numbers = numbered_groups(event)
-    if len(groups) == 1:
-        yield groups[0], None
-        return
-    order = np.argsort(numbers, kind="stable")
-    ends = np.cumsum(np.bincount(numbers)).tolist()
-    for labels, (first, end) in zip(groups, pairwise([0, *ends]), strict=True):
-        yield labels, order[first:end]
+def _numbers_of(values: Array) -> Array:
+    """Return a number for each of n values, equal for equal values of the same type; less than n."""
+    column = narrowed(values)
+    if column.ndim == 1 and column.dtype.kind in "biufU":
+        _, numbers = np.unique(column, return_inverse=True)
+        return numbers
+    listed = column.tolist()
+    keys = zip(map(type, listed), listed, strict=True)  # 1 and True are equal, but not their labels
+    number_of: dict[tuple[type, Any], int] = {}
+    return np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64)
 
 
 def event_columns(
@@ -140,11 +144,6 @@ def event_columns(
                 key = (topic_name(topic), event, name, labels)
                 columns[key] = replace(column, episodes=episodes[column.episodes])
     return columns
-
-
-def inputs_of(declaration: EventDeclaration) -> tuple[str | None, ...]:
-    """Return the inputs of the step statistics, without those that only count events."""
-    return tuple(dict.fromkeys(s.input_name for s in declaration.step if s.reduce is not len))
 
 
 def column_of(event: ArrayEvent, name: str | None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from maze_pl.envs.arrays import ArrayEvent, ArrayEvents
-from maze_pl.envs.arrays.event_columns import column_of, groups_of
+from maze_pl.envs.arrays.event_columns import column_of, numbered_groups
 from maze_pl.events import (
     RewardShareEvents,
     define_episode_stats,
@@ -61,8 +62,14 @@ def test_lists_and_tensors_hold_a_value_for_each_environment(which: Any, value: 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_groups_of_floats_have_the_names_of_single_events(dtype: Any) -> None:
     event = fired(np.array([0, 1, 2]), name=np.array([0.1, 2.5, 0.1], dtype), value=1.0)
-    groups = [(labels, places.tolist()) for labels, places in groups_of(event) if places is not None]
+    groups = [(labels, places.tolist()) for labels, places in groups_of(event)]
     assert groups == [((str(dtype(0.1)),), [0, 2]), (("2.5",), [1])]
+
+
+def groups_of(event: ArrayEvent) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    """Groups with the positions of their events."""
+    groups, numbers = numbered_groups(event)
+    return [(labels, np.flatnonzero(numbers == number)) for number, labels in enumerate(groups)]
 
 
 class Named:
@@ -132,9 +139,37 @@ def test_groups_are_those_of_equal_labels_in_the_order_of_their_first_events(
     events.n_envs = 4
     events.create_event_topic(Routes).driven(np.arange(4), start=start, end=end)
     (event,) = events.drain()
-    found = {labels: places.tolist() for labels, places in groups_of(event) if places is not None}
+    found = {labels: places.tolist() for labels, places in groups_of(event)}
     assert found == expected
     assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("is_object", [False, True])
+def test_events_are_not_grouped_one_by_one(is_object: bool) -> None:
+    n_events, n_lines = 1000, 0
+    numbers = np.arange(n_events)
+    start = numbers % 7
+    end = np.array(list("abcde"))[numbers % 5]
+    events = ArrayEvents()
+    events.n_envs = n_events
+    topic: Any = events.create_event_topic(Routes)
+    topic.driven(numbers, start=start.astype(object) if is_object else start, end=end)
+    (event,) = events.drain()
+
+    def count(frame: Any, kind: str, argument: Any) -> Any:
+        nonlocal n_lines
+        n_lines += kind == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        groups, group = numbered_groups(event)
+    finally:
+        sys.settrace(before)
+    assert groups == [(str(number % 7), "abcde"[number % 5]) for number in range(35)]
+    assert np.array_equal(group, numbers % 35)
+    assert n_lines < 2 * n_events
 
 
 @pytest.mark.parametrize("value", [[1, "a"], [None, 2], [np.float32(0.5), "c"]])

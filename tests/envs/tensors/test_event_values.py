@@ -12,14 +12,15 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.collect.tensor_collector import TensorCollector, TensorVector
+from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs import ArrayVectorEnv
 from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents
 from maze_pl.envs.cutting_2d import StructuredCutting2DArrayEnvironment
 from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensorEnvironment
 from maze_pl.envs.tensors import Outcome, TensorEnv
-from maze_pl.events import define_episode_stats, define_epoch_stats, define_step_stats
+from maze_pl.events import define_episode_stats, define_epoch_stats, define_stats_grouping, define_step_stats
 from maze_pl.modules import PPO
 
 
@@ -79,6 +80,50 @@ def test_values_that_the_act_changes_later_are_those_before() -> None:
     for summaries in (on_device, arrays.drain_summaries()):
         totals = [value for one in summaries for key, value in one.statistics.items() if key[1] == "before_sale"]
         assert totals == [10 + 9 + 8 + 7 + 6] * 2
+
+
+class DetailedEvents(StockEvents):
+    """Events of a stock, with attributes that no statistic needs."""
+
+    @define_epoch_stats(np.mean)
+    @define_episode_stats(sum)
+    @define_step_stats(sum, input_name="level")
+    @define_stats_grouping("kind")
+    def sold(self, level: float, kind: int, frame: Any) -> None:
+        """Something was sold."""
+
+
+@pytest.mark.parametrize("is_for_statistics", [False, True])
+def test_only_what_statistics_need_is_copied_while_rollouts_are_collected(is_for_statistics: bool) -> None:
+    env = Stock()
+    events: Any = env.create_event_topic(DetailedEvents)
+    env.fired.is_for_statistics = is_for_statistics
+    mask, level, frame = torch.ones(3, dtype=torch.bool), torch.zeros(3), torch.zeros(3, 84, 84)
+    events.sold(mask, level, kind=level.long(), frame=frame)
+    (event,) = env.fired.drain()
+    assert set(event.attributes) == ({"level", "kind"} if is_for_statistics else {"level", "kind", "frame"})
+    assert all(tensor.data_ptr() not in (level.data_ptr(), frame.data_ptr()) for tensor in event.attributes.values())
+
+
+def test_collectors_need_attributes_for_statistics_only() -> None:
+    spec = Spec.of(Stock())
+    collector = TensorCollector(TensorVector(Stock(), 2, spec, torch.device("cpu")), 5, torch.Generator())
+    assert collector.env.fired.is_for_statistics
+
+
+@pytest.mark.parametrize("value", [np.arange(3.0), [1.0, 2.0, 3.0]], ids=["array", "list"])
+def test_values_in_arrays_and_lists_are_refused(value: Any) -> None:
+    env = Stock()
+    env.allocate(3)
+    mask = torch.tensor([True, False, True])
+    with pytest.raises(
+        TypeError, match=r"level of StockEvents.before_sale is .*; expected a tensor \[N, ...\] or a single"
+    ):
+        env.events.before_sale(mask, value)
+    for single in (2.0, np.float64(2.0), np.array(2.0), (1, 2)):
+        env.events.before_sale(mask, single)
+        (event,) = env.fired.drain()
+        assert event.attributes["level"] == single
 
 
 @pytest.mark.parametrize("n_pieces", [3, 8])
