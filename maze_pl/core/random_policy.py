@@ -14,6 +14,7 @@ from maze_pl.core.policy import Array, PolicyBatch, PolicyStep
 from maze_pl.core.spaces import allowed_entries
 
 Masks = Mapping[StepKey, Mapping[str, str]]
+_MOST_BOXES = 64
 
 
 class RandomPolicy:
@@ -31,7 +32,7 @@ class RandomPolicy:
     def __init__(self, action_spaces_dict: Mapping[StepKey, spaces.Dict], masks: Masks | None = None) -> None:
         self.action_spaces_dict = copy.deepcopy(dict(action_spaces_dict))  # spaces hold random generators
         self.masks = {key: dict(step_masks) for key, step_masks in (masks or {}).items()}
-        self._boxes: dict[tuple[StepKey, str], Any] = {}  # spaces of n actions, for the latest n
+        self._boxes: dict[tuple[StepKey, str, int], Any] = {}  # spaces of n actions, for a few n
 
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Sample uniformly; `deterministic` and `temperature` have no effect."""
@@ -52,10 +53,12 @@ class RandomPolicy:
 
     def _sample_box(self, step_key: StepKey, head: str, n: int, generator: torch.Generator | None) -> Array:
         """[n, *space.shape] samples of a head, all by one call of Gymnasium."""
-        box = self._boxes.get((step_key, head))
-        if box is None or len(box.low) != n:
+        box = self._boxes.get((step_key, head, n))
+        if box is None:
+            if len(self._boxes) == _MOST_BOXES:
+                self._boxes.clear()
             box = batch_space(self.action_spaces_dict[step_key][head], n)
-            self._boxes[step_key, head] = box
+            self._boxes[step_key, head, n] = box
         box.seed(int(torch.randint(2**31, (), generator=generator)))
         return np.asarray(box.sample())
 

@@ -1,6 +1,7 @@
 """Files of replay buffers: named by their content, and kept next to the checkpoints that name them."""
 
 import hashlib
+import mmap
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from lightning_fabric.plugins import CheckpointIO
+from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.collect.replay.buffer import ReplayBuffer
 from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
@@ -79,12 +81,14 @@ def find_buffer(name: str, folders: list[Path]) -> Path:
         folders: Folders to look in, the most likely one first.
 
     Raises:
-        ValueError: The file is missing, or was altered.
+        ValueError: The file is missing, was altered, or is sparse.
     """
     for folder in folders:
         path = folder / name
-        if path.is_file() and _digest(path) in name:
-            return path
+        if path.is_file():
+            written_size(path)  # a sparse file is refused, as reading it could take forever
+            if _digest(path) in name:
+                return path
     remedy = "restore it from a copy, or start a new run from the weights alone with --warm-start"
     problem = f"the replay buffer {folders[0] / name}, which the checkpoint names, is missing or was altered"
     raise ValueError(f"{problem}; {remedy}")
@@ -119,20 +123,41 @@ def read_buffer(path: Path, buffer: ReplayBuffer, described: Mapping[str, Any]) 
         raise ValueError(f"the replay buffer {path} is damaged: {error}") from error
 
 
+def checkpoint_folders(trainer: Any) -> list[Path]:
+    """Return the folders of checkpoints; buffers are written to the first one, within the run if possible.
+
+    Another run may use a folder outside, and remove files that none of its checkpoints names yet.
+    """
+    root = Path(trainer.default_root_dir)
+    paths = [vars(one).get("dirpath") for one in trainer.checkpoint_callbacks]
+    folders = [Path(path) for path in paths if path]
+    folders.sort(key=lambda folder: not folder.absolute().is_relative_to(root.absolute()))
+    return folders or [root / "checkpoints"]
+
+
 def remove_unnamed_buffers(folders: list[Path]) -> None:
     """Remove the buffers that no checkpoint in these folders names."""
-    found = [path for folder in folders for path in folder.glob("replay-*.pt") if _BUFFER_NAME.fullmatch(path.name)]
-    if not found:
-        return
-    named = b"".join(path.read_bytes() for folder in folders for path in folder.glob("*.ckpt"))
-    for buffer in found:
-        if buffer.name.encode() not in named:
-            buffer.unlink(missing_ok=True)
+    unnamed = [path for folder in folders for path in folder.glob("replay-*.pt") if _BUFFER_NAME.fullmatch(path.name)]
+    for folder in folders:
+        for checkpoint in folder.glob("*.ckpt"):
+            if unnamed:
+                names = _names_in(checkpoint, {path.name for path in unnamed})
+                unnamed = [path for path in unnamed if path.name not in names]
+    for buffer in unnamed:
+        buffer.unlink(missing_ok=True)
+
+
+def _names_in(path: Path, names: set[str]) -> set[str]:
+    """Return the names that occur in a file, without reading all of it into memory."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:  # nothing that can be mapped
+            return set()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return {name for name in names if content.find(name.encode()) >= 0}
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file; a sparse one is refused, as reading it could take forever."""
-    written_size(path)
+    """Return the SHA-256 of a file."""
     content: Any = np.memmap(path, mode="r") if path.stat().st_size else b""
     return hashlib.sha256(content).hexdigest()
 
@@ -149,9 +174,16 @@ class BuffersBesideCheckpoints(CheckpointIO):
     Args:
         wrapped: Writes and reads checkpoints.
         name: The data module's name in checkpoints.
+
+    Raises:
+        ValueError: Checkpoints would be written later, when the buffers that they name may be gone.
     """
 
     def __init__(self, wrapped: CheckpointIO, name: str) -> None:
+        if isinstance(wrapped, AsyncCheckpointIO):
+            fault = "save_buffer=True does not work with the plugin AsyncCheckpointIO"
+            reason = "a buffer may be removed before the checkpoint that names it is written"
+            raise ValueError(f"{fault}: {reason}; leave the plugin out, or write checkpoints less often")
         self._wrapped, self._name = wrapped, name
         self._read_from: Path | None = None  # folder of the checkpoint that was read
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maze_pl.collect.replay.storage import Array
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.datasets import (

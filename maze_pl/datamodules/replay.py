@@ -16,6 +16,7 @@ from maze_pl.collect.replay.placement import BufferDevice, device_of_buffer
 from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
+from maze_pl.core.calls_by_name import call_by_name
 from maze_pl.core.checkpoint import REPLAY_BUFFERS
 from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.episode_batch import joined_summaries
@@ -25,6 +26,7 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import without_integer_types
 from maze_pl.datamodules.buffer_files import (
     BuffersBesideCheckpoints,
+    checkpoint_folders,
     find_buffer,
     read_buffer,
     remove_unnamed_buffers,
@@ -60,8 +62,9 @@ class ReplayDataModule(RolloutDataModule):
         batch_size: Acts of each sub-step in a minibatch, on each rank.
         replay_buffer_size: Capacity in transitions of each sub-step, on each rank.
         initial_buffer_size: Transitions of all sub-steps, on each rank, before the first update.
-        initial_sampling_policy: Makes the policy that acts until then from the action spaces of all
-            sub-steps; each shard acts with a copy of it. None means a `RandomPolicy`, which respects masks.
+        initial_sampling_policy: Class or function that makes the policy that acts until then from any of
+            `action_spaces_dict` and `masks` (by sub-step) and `spec`; each shard acts with a copy of it. None means
+            a `RandomPolicy`.
         split_rollouts_into_transitions: Whether acts are drawn one by one. If not, a minibatch has
             `batch_size` sequences of `n_rollout_steps` consecutive acts of an actor; a sequence
             that ends early is continued by another one.
@@ -117,7 +120,7 @@ class ReplayDataModule(RolloutDataModule):
         batch_size: int = 100,
         replay_buffer_size: int = 1_000_000,
         initial_buffer_size: int = 10_000,
-        initial_sampling_policy: Callable[[dict[StepKey, Any]], Policy] | None = None,
+        initial_sampling_policy: Callable[..., Policy] | None = None,
         split_rollouts_into_transitions: bool = True,
         n_step: int = 1,
         prioritized: bool = False,
@@ -203,6 +206,7 @@ class ReplayDataModule(RolloutDataModule):
         self.buffer_device: BufferDevice = "host" if memory_map else buffer_device
         self._buffer: ReplayBuffer | None = None  # None until the first batch
         self._file = ""  # name of the file with the current buffer; empty if not written
+        self._is_complete = False  # whether the buffer holds all that was collected
 
     # ------------------------------------------------------------------------------------------------- hooks
 
@@ -219,6 +223,7 @@ class ReplayDataModule(RolloutDataModule):
         self._file = ""
         if stage == "fit":
             self._buffer = None
+            self._is_complete = False
 
     def train_dataloader(self) -> Source[ReplayBatch]:
         """Batches of minibatches, for which steps are collected on demand."""
@@ -238,12 +243,14 @@ class ReplayDataModule(RolloutDataModule):
         if self._file:
             self._remove_unnamed()
         self._file = ""  # the buffer changes now
+        self._is_complete = False
         if self._buffer is None:
             self._fill(batch)
         elif self.prioritized and not self._buffer.has_errors:
             self._refuse_no_errors()
         for _ in range(self.rollouts_per_iteration):
             self._add(batch)
+        self._is_complete = True
         if self.prioritized:
             self._set_exponents(batch)
         buffer = self._filled
@@ -314,7 +321,10 @@ class ReplayDataModule(RolloutDataModule):
         self._buffer = self._new_buffer(max(counts, default=0) if self.n_demonstrated else 0)
         self._buffer.generator.manual_seed(derive_seed(self.seed, "replay", self._rank))
         if self._statistics.are_of_checkpoint:
-            rank_zero_info("the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start")
+            missing = "holds no state of the environments"
+            if self._restored is not None:
+                missing = "names no replay buffer (save_buffer was off, or an error ended it within a batch)"
+            rank_zero_info(f"the checkpoint {missing}: the buffer is filled as at the start")
         for key, columns, lengths in demonstrated:
             self._buffer.add_demonstrations(key, columns, lengths)
         if self.demonstrations is None or self.n_demonstrated:
@@ -323,12 +333,13 @@ class ReplayDataModule(RolloutDataModule):
     def _collect_first(self, batch: ReplayBatch, buffer: ReplayBuffer) -> None:
         """Collect the initial content with another policy."""
         steps = self.spec.steps.items()
+        known: dict[str, Any] = {"action_spaces_dict": {key: step.action_space for key, step in steps}}
+        known |= {"masks": {key: step.masks for key, step in steps}, "spec": self.spec}
         try:
-            policy = (self.initial_sampling_policy or RandomPolicy)({key: step.action_space for key, step in steps})
+            policy = call_by_name(self.initial_sampling_policy or RandomPolicy, known)
         except TypeError as error:
-            raise ValueError(f"initial_sampling_policy cannot make a policy from the action spaces: {error}") from error
-        if isinstance(policy, RandomPolicy):
-            policy.masks = {key: step.masks for key, step in steps} | policy.masks
+            named = f"its arguments are passed by name: {', '.join(known)}"
+            raise ValueError(f"initial_sampling_policy cannot make a policy: {error}; {named}") from error
         with tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None) as bar:
             while min(gather_objects(len(buffer))) < self.initial_buffer_size:  # all ranks collect equally often
                 self._add(batch, policy)
@@ -346,12 +357,17 @@ class ReplayDataModule(RolloutDataModule):
     # -------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the environments and, if saved, file names of all ranks' buffers."""
+        """State of the environments and, if saved, file names of all ranks' buffers.
+
+        After an exception no buffer is named if the state of its environments or another rank's buffer
+        is missing, or if collected steps are not stored yet.
+        """
         state = super().state_dict()
-        if not self.save_buffer or self._buffer is None:
+        is_known = self._is_complete and len(state.get("ranks", [])) == self._world_size
+        if not self.save_buffer or not is_known:
             return state
-        folder = self._folders()[0].absolute()
-        return state | {REPLAY_BUFFERS: {"folder": str(folder), "files": gather_objects(self._save(folder))}}
+        folder = checkpoint_folders(self.trainer)[0].absolute()
+        return state | {REPLAY_BUFFERS: {"folder": str(folder), "files": self._gathered(self._save(folder))}}
 
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
@@ -376,18 +392,7 @@ class ReplayDataModule(RolloutDataModule):
         read_buffer(path, buffer, self._described())
         return buffer
 
-    def _folders(self) -> list[Path]:
-        """Return the folders of checkpoints; buffers are written to the first one, within the run if possible.
-
-        Another run may use a folder outside, and remove files that none of its checkpoints names yet.
-        """
-        root = Path(self.trainer.default_root_dir)
-        paths = [vars(one).get("dirpath") for one in self.trainer.checkpoint_callbacks]
-        folders = [Path(path) for path in paths if path]
-        folders.sort(key=lambda folder: not folder.absolute().is_relative_to(root.absolute()))
-        return folders or [root / "checkpoints"]
-
     def _remove_unnamed(self) -> None:
         """Remove buffers that no checkpoint names, unless this run writes no files."""
         if self.save_buffer and self._rank == 0 and self.trainer and not self.trainer.fast_dev_run:
-            remove_unnamed_buffers(self._folders())
+            remove_unnamed_buffers(checkpoint_folders(self.trainer))

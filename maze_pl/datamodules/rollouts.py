@@ -13,9 +13,10 @@ from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.engines.in_process_engine import InProcessEngine
+from maze_pl.collect.host_policy import why_on_host
 from maze_pl.collect.replay.placement import can_be_written
 from maze_pl.collect.rollout_worker import RolloutWorker
-from maze_pl.collect.tensor_collector import TensorVector
+from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_count, check_room_for_environments
@@ -180,13 +181,18 @@ class RolloutDataModule(EnvironmentDataModule):
 
         Wrappers, full checks, recurrent policies, engines other than the one in this process, and
         numbers that torch cannot write by index need the host.
+
+        Raises:
+            ValueError: An option has no meaning for environments in tensors.
         """
         env = self._tensor_env() if self._environments.description.is_array else None
         if env is None:
             return None
+        env.close()
+        if self.vectorization == "subprocess":
+            raise ValueError("vectorization=subprocess has no use for an environment in tensors: leave it out")
         policy = self._policy()
         reason = self._why_on_host(policy)
-        env.close()
         if reason is not None:
             rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")
             return None
@@ -207,8 +213,8 @@ class RolloutDataModule(EnvironmentDataModule):
             return f"a {type(self.engine).__name__} needs them there"
         if self.check == "full":
             return "check=full compares their observations with the spaces there"
-        if not getattr(policy, "acts_on_device", False):
-            return "recurrent policies and state-dependent exploration need them there"
+        if (reason := why_on_host(policy)) is not None:
+            return reason
         if not all(can_be_written(step) for step in self.spec.steps.values()):
             return "torch cannot write their numbers of type uint16, uint32 or uint64 by index"
         return None
@@ -335,14 +341,19 @@ class RolloutDataModule(EnvironmentDataModule):
         _LOGGER.warning(f"{cost}; {why}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
-        """State of all ranks' environments, and wrapper statistics; every rank must call it."""
+        """State of all ranks' environments, and wrapper statistics; every rank must call it.
+
+        After an exception it holds the state of this rank's environments alone. On several ranks, a
+        resumed run then starts new episodes.
+        """
         if not self._has_begun and self._restored is not None:
             return self._restored | {EVENT_LOG_ENDS: self._event_log_ends()}  # nothing was collected since
         state = super().state_dict()
         states = self._states()
         if states is None:
             return state
-        return state | {"ranks": gather_objects(states), "layout": self._layout}
+        ranks = self._gathered(states)
+        return state | {"ranks": ranks, "layout": [len(ranks), *self._layout[1:]]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with the next rollout where `state_dict` was taken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -87,13 +88,14 @@ def _without_number(agent: str) -> str:
 class PettingZooCoreEnv(CoreEnv):
     """A PettingZoo environment as a simulation; an environment step is a round of its agents.
 
-    A round ends before an agent would act in it for the second time. States are dicts of the
-    `agent` whose turn it is, its `observation`, and `has_ended`: an agent whose episode another
-    agent's act has ended takes a last turn, in which its action has no effect. This act receives
-    the rewards since the agent's previous act, and `is_actor_done` marks it as the last. PettingZoo
-    has the same last turns. They are left out where nothing depends on them: the episode has
-    terminated, and the agent has acted in this round. Where the episode is truncated, last turns after
-    the last round take no time, and the final state is that of an agent that was truncated.
+    A round ends before an agent would act in it for the second time, last turns not counted. States
+    are dicts of the `agent` whose turn it is, its `observation`, and `has_ended`: an agent whose
+    episode another agent's act has ended takes a last turn, in which its action has no effect.
+    `is_actor_done` marks this act as the last. An agent that has acted in the round takes its last turn in
+    it as well, so that a wrapper that truncates or skips after a round finds agents that have a
+    future; its rewards are those of its previous act. PettingZoo has the same last turns. They are
+    left out where nothing depends on them: the episode has terminated, and the agent has acted in
+    this round. Where the episode is truncated, the final state is that of an agent that was truncated.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
     the rewards of the individual agents.
@@ -122,7 +124,6 @@ class PettingZooCoreEnv(CoreEnv):
         self._is_done = False
         self._is_truncated = False
         self._future: tuple[str, dict[str, Any]] | None = None  # agent and state where it is truncated
-        self._has_effect = False  # whether an act of this round had any
         self._owed: dict[str, float] = {}  # rewards of each agent that are not credited yet
         self._actor_rewards: list[float] = []  # of the acts of the last round
         self._maze_state: dict[str, Any] = {}
@@ -137,7 +138,7 @@ class PettingZooCoreEnv(CoreEnv):
         self.env.reset(seed=seed, options=self.reset_options)
         self._round = []
         self._finished = set()
-        self._is_done = self._is_truncated = self._has_effect = False
+        self._is_done = self._is_truncated = False
         self._future = None
         self._owed = dict.fromkeys(self.env.possible_agents, 0.0)
         self._actor_rewards = []
@@ -154,7 +155,6 @@ class PettingZooCoreEnv(CoreEnv):
         env.step(None if has_ended else maze_action)
         reward = self._take_rewards()
         self._round.append(agent)
-        self._has_effect = self._has_effect or not has_ended
         self._is_done = has_ended or bool(env.terminations.get(agent, False))
         if self._is_done:
             self._finished.add(agent)
@@ -171,7 +171,7 @@ class PettingZooCoreEnv(CoreEnv):
             self._maze_state = self._state_of(following)
         if following is None and self._future is not None:
             self._agent, self._maze_state = self._future
-        if following is None or following in self._round:
+        if following is None or (following in self._round and not self._maze_state["has_ended"]):
             self._end_round()
         is_over = following is None
         is_truncated = self._is_truncated
@@ -233,7 +233,7 @@ class PettingZooCoreEnv(CoreEnv):
         if cut and self._is_over() and not self._is_truncated:
             self._is_truncated = True
             agent = env.agent_selection if env.agent_selection in cut else cut[0]
-            self._future = agent, self._state_of(agent)
+            self._future = agent, deepcopy(self._state_of(agent))  # before last turns, which may change it
 
     def _next_agent(self) -> str | None:
         """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""
@@ -268,16 +268,13 @@ class PettingZooCoreEnv(CoreEnv):
         return total
 
     def _end_round(self) -> None:
-        """Credit the acts of the round with the rewards of their agents, and advance the time.
-
-        Last turns in a truncated episode take none, so that its last round is followed by what is cut off.
-        """
-        self._actor_rewards = [self._owed[agent] for agent in self._round]
-        self._owed.update(dict.fromkeys(self._round, 0.0))
+        """Credit the acts of the round with the rewards of their agents, and advance the time."""
+        self._actor_rewards = []
+        for agent in self._round:  # before a last turn comes the act that has earned the rewards
+            self._actor_rewards.append(self._owed[agent])
+            self._owed[agent] = 0.0
         self._round = []
-        if self._has_effect or not self._is_truncated:
-            self.context.increment_env_step()
-        self._has_effect = False
+        self.context.increment_env_step()
 
     def _state_of(self, agent: str) -> dict[str, Any]:
         """Return the state with an agent to act."""

@@ -54,7 +54,11 @@ def episodes(draw: st.DrawFn, n_agents: tuple[int, ...], max_agents: tuple[int, 
             done = False
         advance = draw(st.sampled_from([1, 1, 2] if is_flat else [0, 0, 1, 1, 1, 2]))
         acts.append(Act(*actor, draw(REWARD), draw(REWARD), advance, done))
-    return Episode(tuple(acts), draw(st.booleans()), draw(st.sampled_from(choices())))
+    truncated = draw(st.booleans())
+    followers = choices()
+    if not truncated:  # as with a counter that runs past the last agent; without a final observation it does not matter
+        followers = followers + [(key, max(count, 0)) for key, count in enumerate(n_agents)] + [(0, -1)]
+    return Episode(tuple(acts), truncated, draw(st.sampled_from(followers)))
 
 
 @st.composite

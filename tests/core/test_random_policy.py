@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
 from maze_pl.core import policy
 from maze_pl.core.class_path import import_object
@@ -107,6 +108,24 @@ def test_coordinates_of_different_kinds_have_the_distributions_of_gymnasium() ->
     np.testing.assert_allclose(np.quantile(found, shares, 0), np.quantile(expected, shares, 0), atol=0.15)
     correlations = np.corrcoef(found.T)
     assert np.abs(correlations - np.eye(4)).max() < 0.06
+
+
+def test_spaces_of_several_numbers_of_actors_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def noted(space: spaces.Space[Any], n: int) -> Any:
+        made.append(n)
+        return batch_space(space, n)
+
+    monkeypatch.setattr("maze_pl.core.random_policy.batch_space", noted)
+    policy = RandomPolicy({0: spaces.Dict({"box": BOXES["bounded"]})})
+    for _ in range(3):
+        for n in (4, 7):  # as of two groups of environments that take turns
+            policy.act(batch(n))
+    assert made == [4, 7]
+    for n in range(1000):
+        policy.act(batch(n))
+    assert len(policy._boxes) <= 64
 
 
 def test_boxes_are_sampled_by_one_call_for_all_environments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,16 @@
-"""Files of replay buffers on a disk that is full."""
+"""Files of replay buffers: on a disk that is full, with holes, and next to checkpoints that name them or not."""
 
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from maze_pl.datamodules.buffer_files import write_buffer
+from maze_pl.datamodules.buffer_files import find_buffer, remove_unnamed_buffers, write_buffer
 from tests.bad_input.project import disk_full_at
 
 
@@ -27,6 +28,41 @@ def test_the_error_of_the_disk_is_told_also_if_torch_raises_another_one(tmp_path
         write_buffer(tmp_path, 0, buffer, {})
     assert raised.value.errno == errno.EFBIG
     assert list(tmp_path.iterdir()) == []
+
+
+def test_buffers_may_have_holes_where_the_file_system_makes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Holes of zeros, as ZFS makes them, are no reason to refuse a file that was just written."""
+
+    def refuse(path: Path) -> int:
+        raise ValueError("it is sparse")
+
+    monkeypatch.setattr("maze_pl.datamodules.buffer_files.written_size", refuse)
+    buffer: Any = Numbers()
+    name = write_buffer(tmp_path, 0, buffer, {})
+    assert (tmp_path / name).is_file()
+    with pytest.raises(ValueError, match="it is sparse"):
+        find_buffer(name, [tmp_path])
+
+
+def test_checkpoints_are_searched_for_names_without_reading_them_into_memory(tmp_path: Path) -> None:
+    names = [f"replay-{64 * digit}.pt" for digit in "abc"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"of a buffer")
+    (tmp_path / "empty.ckpt").touch()
+    with (tmp_path / "large.ckpt").open("wb") as file:
+        file.truncate(1 << 25)  # zeros, and a name in between
+        file.seek(12345)
+        file.write(names[1].encode())
+    (tmp_path / "small.ckpt").write_bytes(b"..." + names[2].encode())
+    tracemalloc.start()
+    try:
+        remove_unnamed_buffers([tmp_path])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert sorted(path.name for path in tmp_path.glob("replay-*")) == names[1:]
 
 
 class Closed:

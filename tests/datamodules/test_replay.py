@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.collect.engines import ProcessEngine
 from maze_pl.core.batches import ReplayBatch
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -17,6 +18,7 @@ from maze_pl.datasets.dead_end_clipping_trajectory_processor import DeadEndClipp
 from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
 )
+from maze_pl.envs import GymMazeEnv
 from maze_pl.schedules import Linear
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log
@@ -106,6 +108,30 @@ def test_another_policy_can_fill_the_buffer() -> None:
     (batch, _) = fit(make_data(initial_sampling_policy=Sevens)).batches
     action = batch.acts[0].action["action"]
     assert ((action == 7) | (action >= 100)).all() and (action == 7).any()
+
+
+def test_the_policy_that_fills_the_buffer_gets_what_it_names_of_spaces_masks_and_spec() -> None:
+    seen = []
+
+    def make(spec: Any, masks: Any, value: float = 7.0) -> Sevens:
+        seen.append((list(spec.steps), masks, value))
+        return Sevens({key: step.action_space for key, step in spec.steps.items()})
+
+    fit(make_data(initial_sampling_policy=make))
+    assert seen == [([0], {0: {}}, 7.0)]
+    with pytest.raises(ValueError, match=r"initial_sampling_policy cannot make .* by name: action_spaces_dict, masks"):
+        fit(make_data(initial_sampling_policy=lambda spaces: Sevens(spaces)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_heuristic_without_spaces_fills_the_buffer() -> None:
+    given = partial(GymMazeEnv, "CartPole-v1")
+    data = make_data(given, initial_sampling_policy=DummyCartPolePolicy, initial_buffer_size=60, num_actors=1)
+    policy = RandomPolicy(given().action_spaces_dict)
+    module = Learner()
+    module.policy.act = policy.act
+    (batch, _) = fit(data, module=module).batches
+    assert batch.env_steps > 60 and not any(summary.env_steps < 40 for summary in batch.summaries)
 
 
 def test_a_policy_with_state_goes_on_from_rollout_to_rollout_in_each_shard() -> None:

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from gymnasium import spaces
+from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
+from maze_pl.collect.replay.buffer import ReplayBuffer
 from maze_pl.datamodules.buffer_files import remove_unnamed_buffers
 from maze_pl.datasets import InMemoryDataset
 from tests.bad_input.project import disk_full_at
@@ -125,6 +128,9 @@ def test_a_moved_run_that_saves_before_its_first_batch_puts_the_buffer_beside(tm
     assert same(expected, fit(make_data(save_buffer=True), 2, ckpt_path=third).batches)
 
 
+WITHOUT_BUFFER = "save_buffer was off, or an error ended it within a batch"
+
+
 def test_without_its_buffer_a_run_fills_a_new_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit(make_data(), save=tmp_path / "kept.ckpt")
     assert buffers(tmp_path) == []
@@ -132,7 +138,7 @@ def test_without_its_buffer_a_run_fills_a_new_one(tmp_path: Path, capsys: pytest
         said: list[str] = []
         patch.setattr("maze_pl.datamodules.replay.rank_zero_info", said.append)
         (batch, _) = fit(make_data(), 2, ckpt_path=tmp_path / "kept.ckpt").batches
-    assert said == ["the checkpoint names no replay buffer (save_buffer was off): it is filled as at the start"]
+    assert said == [f"the checkpoint names no replay buffer ({WITHOUT_BUFFER}): the buffer is filled as at the start"]
     assert batch.env_steps == 21 and (batch.acts[0].action["action"] < 50).any()
 
 
@@ -209,6 +215,93 @@ def test_a_buffer_of_bytes_that_were_never_written_is_refused(saved: Path, tmp_p
         file.truncate(1 << 40)
     with pytest.raises(ValueError, match="it is sparse"):
         fit(make_data(), 2, ckpt_path=path)
+
+
+class Failing(Learner):
+    """Fails in its third update."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        if len(self.batches) == 2:
+            raise OSError("the machine is on fire")
+        super().training_step(batch, batch_idx)
+
+
+class Failed(Drift):
+    """Fails in its tenth episode."""
+
+    def reset(self, **options: Any) -> Any:
+        if len(self.log.rewards[self.number]) == 9:
+            raise OSError("the machine is on fire")
+        return super().reset(**options)
+
+
+def failed_run(folder: Path, module: Learner, data: Any) -> tuple[pl.Trainer, dict[str, Any]]:
+    """A run that an error ends, and the state of its data module in the checkpoint that follows."""
+    trainer = pl.Trainer(
+        max_epochs=40,
+        logger=False,
+        callbacks=[pl.callbacks.OnExceptionCheckpoint(folder), Folder(folder)],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        devices=1,
+    )
+    with (
+        warnings.catch_warnings(action="ignore"),  # Lightning looks for a file of the callback first
+        pytest.raises(OSError, match="the machine is on fire"),
+    ):
+        trainer.fit(module, data)
+    return trainer, torch.load(folder / "on_exception.ckpt", weights_only=True)["ReplayDataModule"]
+
+
+def said_when_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr("maze_pl.datamodules.replay.rank_zero_info", said.append)
+    fit(make_data(save_buffer=True), 40, ckpt_path=folder / "on_exception.ckpt")
+    return said
+
+
+def test_a_run_continues_with_its_buffer_after_an_error_in_an_update(tmp_path: Path) -> None:
+    _, state = failed_run(tmp_path, Failing(), make_data(save_buffer=True))
+    assert len(state["ranks"]) == 1 and len(buffers(tmp_path)) == 1
+    resumed = fit(make_data(save_buffer=True), epochs=3, ckpt_path=tmp_path / "on_exception.ckpt").batches
+    assert [batch.env_steps for batch in resumed] == [1] * len(resumed)
+    assert resumed[0].measures["buffer_size"] == 20 + 3 + 1, "with the steps of the update that failed"
+
+
+def test_no_buffer_is_named_without_the_states_of_its_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, state = failed_run(tmp_path, Learner(), make_data(Failed, save_buffer=True))
+    assert not state.keys() & {"ranks", "replay"} and buffers(tmp_path) == []
+    assert trainer.global_step > 2
+    missing = "the checkpoint holds no state of the environments: the buffer is filled as at the start"
+    assert said_when_resumed(tmp_path, monkeypatch) == [missing]
+
+
+def test_no_buffer_is_named_that_lacks_steps_of_its_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(buffer: ReplayBuffer, rollout: Any) -> None:
+        if len(buffer) > 25:
+            raise OSError("the machine is on fire")
+        add(buffer, rollout)
+
+    add = ReplayBuffer.add
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplayBuffer, "add", fail)
+        trainer, state = failed_run(tmp_path, Learner(), make_data(save_buffer=True))
+    assert "ranks" in state and "replay" not in state and buffers(tmp_path) == []
+    assert trainer.global_step > 2
+    missing = f"the checkpoint names no replay buffer ({WITHOUT_BUFFER}): the buffer is filled as at the start"
+    assert said_when_resumed(tmp_path, monkeypatch) == [missing]
+
+
+def test_checkpoints_that_are_written_later_are_refused(tmp_path: Path) -> None:
+    options: Any = {"logger": False, "enable_progress_bar": False, "default_root_dir": tmp_path}
+    trainer = pl.Trainer(max_epochs=1, plugins=[AsyncCheckpointIO()], accelerator="cpu", devices=1, **options)
+    with pytest.raises(ValueError, match=r"save_buffer=True does not work with the plugin AsyncCheckpointIO: .*"):
+        trainer.fit(Learner(), make_data(save_buffer=True))
 
 
 class Keep(pl.Callback):

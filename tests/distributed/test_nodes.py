@@ -20,6 +20,7 @@ OPTIONS = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_nodes_end_with_the_same_parameters_and_statistics(tmp_path: Path) -> None:
     folders = [tmp_path / "node0", tmp_path / "node1"]
     for folder in folders:

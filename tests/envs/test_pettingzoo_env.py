@@ -13,6 +13,7 @@ from pettingzoo import AECEnv, ParallelEnv, make
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.streams import act_streams
 from maze_pl.envs import PettingZooMazeEnv, check_env, make_pettingzoo_env
+from maze_pl.envs.wrappers import StepSkipWrapper, TimeLimitWrapper
 from tests.collect.collectors import collector_of, random_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PettingZoo's classic environments warn of themselves
@@ -79,11 +80,12 @@ def test_agents_of_a_parallel_environment_act_in_turn_and_one_that_ends_early_le
     late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
     last_turn = [early, late, other]  # the early one hears of its end, without having a say
     assert [act[0] for act in acts] == [late, early, other] * 2 + last_turn + [late, other]
-    assert [act[3] for act in acts] == [0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4]
+    assert [act[3] for act in acts] == [0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4], "the last turn is of the round of the end"
     assert [act[2] for act in acts] == [False] * 6 + [True] + [False] * 3 + [True]
     chosen = [act[1] for act in acts]
     assert acts[2][4] == [chosen[0], 10 + chosen[1], 20 + chosen[2]]
-    assert acts[8][4] == [0, chosen[7], 20 + chosen[8]]
+    assert acts[6][4] == [chosen[3], 10 + chosen[4], 20 + chosen[5], 0]
+    assert acts[8][4] == [chosen[7], 20 + chosen[8]]
     assert acts[10][4] == [chosen[9], 20 + chosen[10]]
     assert [act[5:] for act in acts] == [(False, False)] * 10 + [(True, False)]
 
@@ -185,12 +187,13 @@ def test_an_episode_is_truncated_also_if_some_agents_end_at_the_limit(agents: li
     last_turns = [act[0] for act in acts[n_acts:]]
     hearing = [] if is_terminated else [agent for agent in agents[:-1] if agent in ending]
     assert sorted(last_turns) == sorted(actor_of(env, agent) for agent in hearing), "it hears of its end later"
-    assert [act[3] for act in acts] == [*[time for time in (0, 1, 2) for _ in agents][1:], 3, *[3] * len(last_turns)]
+    times = [time for time in (0, 1, 2) for _ in agents]
+    assert [act[3] for act in acts] == [*times[1:], *[2] * len(last_turns), 3]
     is_done = agents[-1] in ending
     assert [act[2] for act in acts] == [False] * (n_acts - 1) + [is_done] + [True] * len(last_turns)
     chosen = [act[1] for act in acts[n_acts - len(agents) : n_acts]]
-    assert acts[n_acts - 1][4] == [10 * place + choice for place, choice in enumerate(chosen)]
-    assert env.get_actor_rewards().tolist() == ([0.0] * len(last_turns) if last_turns else acts[n_acts - 1][4])
+    rewards = [10 * place + choice for place, choice in enumerate(chosen)]
+    assert acts[-1][4] == rewards + [0.0] * len(last_turns)
     state = env.core_env.get_maze_state()
     assert state["observation"][0] == agents.index(state["agent"])
     assert is_terminated or state["agent"] not in ending, (
@@ -198,20 +201,74 @@ def test_an_episode_is_truncated_also_if_some_agents_end_at_the_limit(agents: li
     )
 
 
-def test_the_last_reward_of_an_agent_that_ends_at_the_limit_is_learned_from() -> None:
-    collector = collector_of([lambda: PettingZooMazeEnv(EndsAtTheLimit(["wolf", "sheep"], ["wolf"]))], 4)
+def make_limited(wrapper: Any = None, **options: Any) -> Any:
+    env = PettingZooMazeEnv(EndsAtTheLimit(["wolf", "sheep"], ["wolf"]))
+    return env if wrapper is None else wrapper.wrap(env, **options)
+
+
+@pytest.mark.parametrize("make", [make_limited, partial(make_limited, TimeLimitWrapper, max_episode_steps=3)])
+def test_the_last_reward_of_an_agent_that_ends_at_the_limit_is_learned_from(make: Any) -> None:
+    collector = collector_of([make], 3)
     rollout = collector.collect(random_policy(collector))
     assert rollout.rows.truncated.ravel().tolist() == [False, False, False, True]
-    assert rollout.rows.env_steps.ravel().tolist() == [1, 1, 1, 0]
+    assert rollout.rows.env_steps.ravel().tolist() == [1, 1, 0, 1]
     streams = act_streams(rollout, 0.5)
     wolf, sheep = streams["wolf"], streams["sheep"]
     assert wolf.open.ravel().tolist() == [False] * 4
     assert wolf.terminated.ravel().tolist() == [False, False, False, True]
-    assert wolf.discount.ravel().tolist() == [0.5, 0.5, 0.5, 0.0]
+    assert wolf.discount.ravel().tolist() == [0.5, 0.5, 1.0, 0.0], "its last turn takes no time"
     acts = rollout.segments["wolf"].action["action"].ravel().tolist()
     assert wolf.reward.ravel().tolist() == [*acts[:3], 0.0]
     assert sheep.final.ravel().tolist() == [-1, -1, 0]
-    assert sheep.discount.ravel().tolist() == [0.5, 0.5, 0.5], "the last turn of the other one takes no time"
+    assert sheep.discount.ravel().tolist() == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("n_rollout_steps", [1, 2])
+@pytest.mark.parametrize("limit", [2, 99])
+def test_an_agent_that_ends_with_a_round_has_ended_for_time_limits_and_the_end_of_a_rollout(
+    n_rollout_steps: int, limit: int
+) -> None:
+    """`early_1` ends in the second round, after which the episode or the rollout is cut."""
+    make = partial(TimeLimitWrapper.wrap, PettingZooMazeEnv(Runners()), max_episode_steps=limit)
+    collector = collector_of([make], n_rollout_steps)
+    policy = random_policy(collector)
+    rollouts = [collector.collect(policy) for _ in range(2 // n_rollout_steps)]
+    early, late = (act_streams(rollouts[-1], 0.5)[key] for key in ("early", "late"))
+    assert early.discount.ravel().tolist()[-2:] == [1.0, 0.0]
+    assert not early.open.any() and not (early.final.ravel()[-2:] >= 0).any()
+    assert rollouts[-1].finals["late"].observation["observation"].ravel().tolist() == [2.0], "of an agent that goes on"
+    assert late.final[:, 0].tolist()[-1] == 0
+    assert bool(rollouts[-1].rows.truncated[-1, 0]) == (limit == 2)
+
+
+def test_an_agent_that_ends_in_a_decided_step_takes_its_last_turn_before_others_are_skipped() -> None:
+    acts = play(make_limited(StepSkipWrapper, n_steps=2), 1)
+    wolf, sheep = ActorID("wolf", 0), ActorID("sheep", 0)
+    assert [act[0] for act in acts] == [wolf, sheep, wolf, sheep, wolf]
+    assert [act[2] for act in acts] == [False] * 4 + [True]
+    assert [act[3] for act in acts] == [0, 2, 2, 2, 3]
+    chosen = [act[1] for act in acts]
+    assert [acts[place][4] for place in (1, 4)] == [
+        [2 * chosen[0], 2 * (10 + chosen[1])],
+        [chosen[2], 10 + chosen[3], 0],
+    ]
+    assert acts[-1][5:] == (False, True)
+
+
+def test_others_repeat_their_acts_after_the_last_turn_of_an_agent_that_ends_in_a_decided_step() -> None:
+    class EarlierEnd(Runners):
+        def step(self, actions: dict[str, int]) -> Any:
+            self.time += self.time == 0
+            return super().step(actions)
+
+    env = StepSkipWrapper.wrap(PettingZooMazeEnv(EarlierEnd()), n_steps=2)
+    acts = play(env, 1)
+    late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
+    assert [act[0] for act in acts] == [late, early, other, early, late, other]
+    assert [act[2] for act in acts] == [False] * 3 + [True, False, True]
+    assert [act[3] for act in acts] == [0, 0, 0, 2, 2, 3]
+    chosen = [act[1] for act in acts]
+    assert acts[3][4] == [2 * chosen[0], 10 + chosen[1], 2 * (20 + chosen[2]), 0]
 
 
 class EndsAbruptly(AECEnv[str, Any, Any]):
@@ -256,8 +313,21 @@ class EndsAbruptly(AECEnv[str, Any, Any]):
             self._deads_step_first()
 
 
-def test_the_final_state_is_that_of_a_truncated_agent_also_if_another_one_takes_its_last_turn_later() -> None:
-    env = PettingZooMazeEnv(EndsAbruptly())
+class WritesInPlace(EndsAbruptly):
+    """Writes all observations to one array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observed = np.zeros(1, np.float32)
+
+    def observe(self, agent: str) -> Any:
+        self.observed[0] = self.possible_agents.index(agent)
+        return self.observed
+
+
+@pytest.mark.parametrize("kind", [EndsAbruptly, WritesInPlace])
+def test_the_final_state_is_that_of_a_truncated_agent_also_if_another_one_takes_its_last_turn_later(kind: Any) -> None:
+    env = PettingZooMazeEnv(kind())
     acts = play(env, 1)
     first, second, third = (ActorID(name, 0) for name in ("first", "second", "third"))
     assert [act[0] for act in acts] == [first, second, third, first, third]

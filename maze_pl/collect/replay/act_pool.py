@@ -1,14 +1,25 @@
 """Acts of one step key as numbered entries: open ones of earlier rollouts, acts of a rollout, final observations."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import mapped
 from maze_pl.records.columns import Columns
 
-Array = np.ndarray[Any, np.dtype[Any]]
+OPEN_FIELDS: Final = {
+    "env": np.dtype(np.int64),
+    "slot": np.dtype(np.int64),
+    "agent_id": np.dtype(np.int64),
+    "is_first": np.dtype(np.bool_),
+    "reward": np.dtype(np.float64),
+    "discount": np.dtype(np.float64),
+}
+"""Fields of open acts, as in `Entries`, besides their observations and actions."""
+_OUTCOME_FIELDS: Final = ("is_first", "reward", "discount")
+"""Fields of open acts that other acts get from the rollout."""
 
 
 @dataclass
@@ -40,16 +51,6 @@ class Entries:
     discount: Array
 
 
-_NONE_OPEN: Columns = {
-    "env": np.zeros(0, np.int64),
-    "slot": np.zeros(0, np.int64),
-    "agent_id": np.zeros(0, np.int64),
-    "is_first": np.zeros(0, np.bool_),
-    "reward": np.zeros(0),
-    "discount": np.zeros(0),
-}
-
-
 class ActPool:
     """Open acts of earlier rollouts, the acts of a rollout and its final observations, for one step key.
 
@@ -68,7 +69,9 @@ class ActPool:
     """
 
     def __init__(self, opened: Columns | None, segment: Any, final: Any, n_slots: int) -> None:
-        self._opened = _NONE_OPEN if opened is None else opened
+        if opened is None:
+            opened = {name: np.zeros(0, dtype) for name, dtype in OPEN_FIELDS.items()}
+        self._opened: Columns = opened
         self._segment = segment
         self._final = final
         row, column = np.nonzero(segment.active)
@@ -101,7 +104,7 @@ class ActPool:
             reward=np.zeros(self.finals.stop),
             discount=np.ones(self.finals.stop),
         )
-        for name in ("is_first", "reward", "discount"):
+        for name in _OUTCOME_FIELDS:
             getattr(entries, name)[: acts.start] = opened[name]
         entries.row[acts] = row
         entries.row[self.finals] = final.row
@@ -159,6 +162,6 @@ class ActPool:
             entries: All entries, with the outcomes so far.
         """
         columns: Columns = {"observation": self.observations(numbers), "action": self.actions(numbers)}
-        for name in ("env", "slot", "agent_id", "is_first", "reward", "discount"):
+        for name in OPEN_FIELDS:
             columns[name] = getattr(entries, name)[numbers]
         return columns

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.collect.replay.storage import Array, ReplayStorage
+from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout, TransitionBatch
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.records.columns import Columns
@@ -189,8 +191,12 @@ class ReplayBuffer:
                 loaded[key].append(self._storage_of_demonstrations(key, n_kept))
             for storage, saved in zip(loaded[key], kept, strict=True):
                 storage.check_state(saved)
+        for key, acts in self._transitions.opened(state["open"]).items():
+            _check_spaces(key, acts, self._steps[key])
+        generator = state["generator"]
+        _check_generator(generator)
         self._transitions.load_state_dict(state["open"])
-        self.generator.set_state(state["generator"])
+        self.generator.set_state(generator)
         for key, storages in loaded.items():
             for storage, saved in zip(storages, state["storages"][key], strict=True):
                 storage.load_state_dict(saved)
@@ -203,6 +209,31 @@ class ReplayBuffer:
             if storage.capacity == capacity:
                 return storage
         return self._make_storage(self._steps[key], capacity)
+
+
+def _check_spaces(key: StepKey, acts: Columns, step: StepSpec) -> None:
+    """Raise ValueError if open acts [n] of a state have observations or actions of other spaces."""
+    n = len(acts["env"])
+    for name, space in (("observation", step.observation_space), ("action", step.action_space)):
+        parts = acts[name]
+        is_complete = isinstance(parts, dict) and parts.keys() == space.spaces.keys()
+        if not is_complete or not all(_are_in(space[part], values, n) for part, values in parts.items()):
+            raise ValueError(f"its open acts of {key!r} have no {name} of {space}")
+
+
+def _are_in(space: spaces.Space[Any], values: Any, n: int) -> bool:
+    """True if values are an array of n values with the shape and a type of a space."""
+    if not isinstance(values, np.ndarray) or values.shape != (n, *(space.shape or ())):
+        return False
+    return np.can_cast(values.dtype, np.dtype(space.dtype), "same_kind")
+
+
+def _check_generator(state: Any) -> None:
+    """Raise ValueError if a random generator cannot have a state."""
+    try:
+        torch.Generator().set_state(state)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"the state of its random generator is damaged: {error}") from error
 
 
 def _joined(parts: list[_Part]) -> TransitionBatch:

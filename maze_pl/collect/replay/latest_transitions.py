@@ -1,11 +1,10 @@
 """Number of the latest transition of each stream."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from maze_pl.core.policy import Array
 
 
 class LatestTransitions:
@@ -55,7 +54,9 @@ class LatestTransitions:
     def _places(self, streams: Array) -> Array:
         """Return the places of streams [n], which are sorted; new ones are added without a transition."""
         places = self._streams.searchsorted(streams)
-        known = self._streams.take(places, mode="clip") == streams if self._streams.size else streams != streams
+        known = np.zeros(len(streams), np.bool_)
+        if len(self._streams):
+            known = self._streams.take(places, mode="clip") == streams
         if known.all():
             return places
         self._streams = np.insert(self._streams, places[~known], streams[~known])

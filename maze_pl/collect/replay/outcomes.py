@@ -1,12 +1,13 @@
 """Outcomes of acts: rewards and discounts until their actors act again, and the observations that follow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from maze_pl.collect.replay.act_pool import ActPool, Array, Entries
+from maze_pl.collect.replay.act_pool import ActPool, Entries
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import mapped
 
 
@@ -27,11 +28,8 @@ class PoolOutcomes(NamedTuple):
     open: Array
 
 
-class Outcomes:
-    """Outcomes of all acts of a rollout, computed row by row for all environments at once.
-
-    Entries of all pools are numbered one pool after the other. An act is open until its successor
-    is known. An actor has at most one open act, and leaves its slot when it is done.
+def outcomes_of(pools: Sequence[ActPool], n_slots: Sequence[int], rows: Any, gamma: float) -> list[PoolOutcomes]:
+    """Return the outcomes of the acts of each pool.
 
     Args:
         pools: Acts and final observations of each step key.
@@ -39,16 +37,34 @@ class Outcomes:
         rows: Rows of the rollout, of arrays.
         gamma: Discount of one unit of environment time.
     """
+    played = _PlayedRows(pools, n_slots, rows, gamma)
+    for row in range(len(rows.filled)):
+        played.play(row)
+    played.note_open_acts()
+    return [played.outcomes(start, stop) for start, stop in pairwise(played.starts)]
+
+
+class _PlayedRows:
+    """Acts of all pools, followed row by row for all environments at once.
+
+    Entries of all pools are numbered one pool after the other. An act is open until its successor
+    is known. An actor has at most one open act, and leaves its slot when it is done. The arguments
+    are those of `outcomes_of`.
+
+    Attributes:
+        starts: Number of the first entry of each pool, and of all entries.
+    """
 
     def __init__(self, pools: Sequence[ActPool], n_slots: Sequence[int], rows: Any, gamma: float) -> None:
-        self._starts = np.cumsum([0, *(pool.finals.stop for pool in pools)]).tolist()
+        self.starts: list[int] = np.cumsum([0, *(pool.finals.stop for pool in pools)]).tolist()
+        n_all = self.starts[-1]
         self._entries: Entries = mapped(lambda *parts: np.concatenate(parts), *(pool.entries for pool in pools))
-        self._following = np.arange(self._starts[-1])
-        self._place = np.full(self._starts[-1], -1)
+        self._following = np.arange(n_all)
+        self._place = np.full(n_all, -1)
         self._rows = rows
         self._n_envs = rows.filled.shape[1]
         offsets = np.cumsum([0, *n_slots])
-        n_entries = np.diff(self._starts)
+        n_entries = np.diff(self.starts)
         # [M] slots over all step keys
         self._actor = np.where(self._entries.slot < 0, -1, self._entries.slot + np.repeat(offsets[:-1], n_entries))
         shape = (self._n_envs, int(offsets[-1]))
@@ -58,24 +74,6 @@ class Outcomes:
         self._done = np.zeros(0, np.int64)  # acts of actors that are done, until the environment step ends
         self._tabulate(pools)
         self._discounts = _discounts_of(rows.env_steps, gamma)
-        for row in range(len(rows.filled)):
-            self._play(row)
-
-    def of_pools(self) -> Iterator[PoolOutcomes]:
-        """Yield the outcomes of each pool."""
-        index = np.nonzero(self._open >= 0)
-        numbers = self._open[index]
-        self._entries.reward[numbers] = self._reward[index]
-        self._entries.discount[numbers] = self._discount[index]
-        numbers.sort()
-        for start, stop in pairwise(self._starts):
-            place = self._place[start:stop]
-            completed = np.flatnonzero(place >= 0)
-            completed = completed[place[completed].argsort(kind="stable")]
-            following = self._following[start + completed] - start
-            still_open = numbers[(numbers >= start) & (numbers < stop)] - start
-            entries: Entries = mapped(lambda array, part=slice(start, stop): array[part], self._entries)
-            yield PoolOutcomes(entries, completed, following, still_open)
 
     def _tabulate(self, pools: Sequence[ActPool]) -> None:
         """Tabulate acts and final observations by time, and take over the open acts of earlier rollouts."""
@@ -86,7 +84,7 @@ class Outcomes:
         # [T, P, N] numbers of the acts at each position of each row, and [T, N] of the final observations after rows
         self._acts = np.full((n_rows, width, self._n_envs), -1)
         self._finals = np.full((n_rows, self._n_envs), -1)
-        for pool, start in zip(pools, self._starts, strict=False):
+        for pool, start in zip(pools, self.starts, strict=False):
             acts = np.arange(start + pool.acts.start, start + pool.acts.stop)
             self._acts[entries.row[acts], entries.position[acts], entries.env[acts]] = acts
             finals = np.arange(start + pool.finals.start, start + pool.finals.stop)
@@ -97,7 +95,7 @@ class Outcomes:
             self._reward[index] = entries.reward[earlier]
             self._discount[index] = entries.discount[earlier]
 
-    def _play(self, row: int) -> None:
+    def play(self, row: int) -> None:
         """Follow the acts of a row in their order."""
         for position, of_envs in enumerate(self._acts[row]):
             numbers = of_envs[of_envs >= 0]
@@ -154,6 +152,24 @@ class Outcomes:
             self._open[index] = -1
         if truncated.any():
             self._open[truncated] = -1
+
+    def note_open_acts(self) -> None:
+        """Note the outcomes so far of the acts that are open after the last row."""
+        index = np.nonzero(self._open >= 0)
+        numbers = self._open[index]
+        self._entries.reward[numbers] = self._reward[index]
+        self._entries.discount[numbers] = self._discount[index]
+
+    def outcomes(self, start: int, stop: int) -> PoolOutcomes:
+        """Return the outcomes of the pool with these entries."""
+        part = slice(start, stop)
+        place = self._place[part]
+        completed = np.flatnonzero(place >= 0)
+        completed = completed[place[completed].argsort(kind="stable")]
+        following = self._following[start + completed] - start
+        still_open = np.sort(self._open[(self._open >= start) & (self._open < stop)]) - start
+        entries: Entries = mapped(lambda array: array[part], self._entries)
+        return PoolOutcomes(entries, completed, following, still_open)
 
     def _complete(self, numbers: Array, following: Array, row: int, stage: int) -> None:
         """Complete acts [n], which are open.

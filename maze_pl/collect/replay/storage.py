@@ -14,13 +14,12 @@ from maze_pl.collect.replay.placement import bytes_of_values
 from maze_pl.collect.replay.sum_tree import SumTree
 from maze_pl.collect.state_tensors import tensor_views
 from maze_pl.core.batches import TransitionBatch
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.envs.vector.vector_env import allocate_tree
 from maze_pl.records.columns import Columns
 from maze_pl.system.atomic_files import output_folder
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ReplayStorage:
@@ -33,8 +32,9 @@ class ReplayStorage:
 
         reward = R_0 + D_0 R_1 + D_0 D_1 R_2 + ...,    discount = D_0 D_1 D_2 ...,
 
-    or over fewer acts if the episode ends early or no more transitions are known. That is exact
-    too, as the next observation is the one after the last of these acts.
+    or over fewer acts if the episode ends early or no more transitions are known. The next
+    observation is the one after the last of these acts, so that values of rewards lack nothing.
+    If values also contain entropies, the sum leaves out those of the states in between.
 
     With `alpha`, transition i is drawn with probability P(i) = p_i ** alpha / sum_k p_k ** alpha,
     where p_i is the size of the TD error at its last use, and the largest size so far for new
@@ -118,7 +118,7 @@ class ReplayStorage:
         self._follower[numbers % self.capacity] = -1
         previous = self._latest.put(streams, numbers)
         oldest = self._written + len(streams) - self.capacity
-        continues = ~is_first & (previous >= max(oldest, 0)) & (numbers - previous < self.capacity)
+        continues = ~is_first & (previous >= max(oldest, 0))
         self._follower[previous[continues] % self.capacity] = numbers[continues] % self.capacity
 
     def sample(self, n_updates: int, batch_size: int, generator: Generator) -> tuple[TransitionBatch, Array]:

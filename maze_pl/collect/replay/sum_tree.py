@@ -1,10 +1,8 @@
 """Sum tree: sampling in proportion to numbers that change."""
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from maze_pl.core.policy import Array
 
 
 class SumTree:

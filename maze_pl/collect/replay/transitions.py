@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from maze_pl.collect.replay.act_pool import ActPool, Array
-from maze_pl.collect.replay.outcomes import Outcomes, PoolOutcomes
+from maze_pl.collect.replay.act_pool import OPEN_FIELDS, ActPool
+from maze_pl.collect.replay.outcomes import PoolOutcomes, outcomes_of
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
+from maze_pl.core.policy import Array
 from maze_pl.core.spaces import mapped
 from maze_pl.records.columns import Columns, taken
 
 _FIELDS_OF_AN_ACT = ("observation", "action", "agent_id", "is_first")
-_FIELDS_OF_OPEN_ACTS = (*_FIELDS_OF_AN_ACT, "env", "slot", "reward", "discount")
 
 
 class Transitions:
@@ -94,9 +94,9 @@ class Transitions:
         for key, n_of_key in n_slots.items():
             pools[key] = ActPool(self._open.get(key), segments[key], finals[key], n_of_key)
         rows = mapped(Tensor.numpy, rollout.rows)
-        outcomes = Outcomes(list(pools.values()), list(n_slots.values()), rows, self._gamma)
+        outcomes = outcomes_of(list(pools.values()), list(n_slots.values()), rows, self._gamma)
         completed = {}
-        for (key, pool), of_pool in zip(pools.items(), outcomes.of_pools(), strict=True):
+        for (key, pool), of_pool in zip(pools.items(), outcomes, strict=True):
             self._open.pop(key, None)
             if of_pool.open.size:
                 self._open[key] = pool.open_acts(of_pool.open, of_pool.entries)
@@ -135,18 +135,46 @@ class Transitions:
         return dict(to_tensors(self._open))
 
     def load_state_dict(self, state: Any) -> None:
-        """Continue from the result of `state_dict`, or from the lists of acts that earlier versions saved.
+        """Continue from the result of `state_dict`; see `opened`."""
+        self._open = self.opened(state)
+
+    def opened(self, state: Any) -> dict[StepKey, Columns]:
+        """Return the open acts of a state, or of the lists of acts that earlier versions saved.
 
         Raises:
             KeyError: A part is missing.
+            ValueError: They cannot be acts of these environments.
         """
-        if isinstance(state, list):
-            self._open = self._of_lists(state)
-            return
-        self._open = {}
+        try:
+            opened = self._of_lists(state) if isinstance(state, list) else self._of_columns(state)
+            for key, acts in opened.items():
+                self._check(key, acts)
+        except (AttributeError, IndexError, TypeError) as error:
+            raise ValueError(f"its open acts cannot be read: {error!r}") from error
+        return opened
+
+    def _of_columns(self, state: Any) -> dict[StepKey, Columns]:
+        """Return the fields of open acts in a state, without others."""
+        opened = {}
         for key, tensors in state.items():
             columns = from_tensors(tensors)
-            self._open[key] = {name: columns[name] for name in _FIELDS_OF_OPEN_ACTS}
+            opened[key] = {name: columns[name] for name in ("observation", "action", *OPEN_FIELDS)}
+        return opened
+
+    def _check(self, key: StepKey, acts: Columns) -> None:
+        """Raise ValueError if open acts of a state cannot be acts of these environments, one of an actor."""
+        n = len(acts["env"])
+        is_fitting = key in self._n_slots
+        for name, dtype in OPEN_FIELDS.items():
+            values = acts[name]
+            is_fitting &= values.shape == (n,) and np.can_cast(values.dtype, dtype, "same_kind")
+        if not is_fitting:
+            raise ValueError(f"its open acts of {key!r} have fields of other types or lengths")
+        env, slot = acts["env"], acts["slot"]
+        actors = np.unique(np.stack([env, slot]), axis=1)
+        is_known = actors.shape[1] == n and bool(((env >= 0) & (env < self._n_envs) & (slot >= 0)).all())
+        if not is_known:
+            raise ValueError(f"its open acts of {key!r} are not those of actors of {self._n_envs} environments")
 
     def _of_lists(self, state: list[Any]) -> dict[StepKey, Columns]:
         """Convert the state of an earlier version, which has a list of open acts for each environment."""

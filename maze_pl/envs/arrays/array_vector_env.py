@@ -328,6 +328,7 @@ class ArrayVectorEnv(VectorEnv):
             "next_key": staging.next_key.copy(),
             "next_agent": staging.next_agent.copy(),
             "staged": _copied(staging.observation),
+            "waiting": None if self.waiting is None else self.waiting.copy(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -356,6 +357,9 @@ class ArrayVectorEnv(VectorEnv):
         for key, tree in staging.observation.items():
             for name, rows in tree.items():
                 rows[...] = state["staged"][key][name]
+        waiting = state.get("waiting")  # earlier versions saved none
+        if self.waiting is not None:
+            self.waiting[...] = False if waiting is None else waiting
         if self.env.unwrapped.saves_state:
             return []
         self.reset(episodes=self._statistics.episode + 1)

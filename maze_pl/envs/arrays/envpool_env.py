@@ -54,8 +54,13 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):
 
         Args:
             seed: Seeds of the environments.
-            options: Not used.
+            options: EnvPool takes none.
+
+        Raises:
+            ValueError: There are options.
         """
+        if options:
+            raise ValueError(f"EnvPool's {self._name} takes no options in reset, but there are {sorted(options)}")
         self.close_extras()
         make = import_module("envpool").make_gymnasium
         self._pool = make(self._name, num_envs=self.num_envs, seed=seed, **self._options)

@@ -19,9 +19,10 @@ _FEW_LABELS = 64
 
 
 class EventLog:
-    """Events of one kind in the episodes of N environments; its size is that of the events.
+    """Events of one kind in the episodes of N environments; its size follows the most events that it has held.
 
-    Reading and forgetting the events of ended episodes does not touch those of running ones.
+    Reading and forgetting the events of ended episodes does not touch those of running ones, except for
+    values that are objects: they become numbers again once all of one kind are left.
 
     Args:
         declaration: Declaration of the event.
@@ -129,6 +130,7 @@ class EventLog:
         rows = self._blocks.free_ended()
         self._length = int(self._blocks.counts.sum())
         self._forget(rows)
+        self._narrow()
         if len(self._labels) > max(self._most_labels, self._length // 8):
             self._forget_labels()
 
@@ -140,6 +142,23 @@ class EventLog:
         for column in self._columns.values():
             if column.dtype == object:
                 column[rows] = None
+
+    def _narrow(self) -> None:
+        """Store numbers as such again where the objects that differed from them are gone."""
+        names = [name for name, column in self._columns.items() if column.dtype == object]
+        if not names:
+            return
+        rows, _ = self._blocks.running()
+        for name in names:
+            column = self._columns[name]
+            values = column[rows]
+            if type(values[0]) is str:  # which remain objects
+                continue
+            values = narrowed(values)
+            if values.dtype != object:
+                narrow = np.zeros((len(column), *values.shape[1:]), values.dtype)
+                narrow[rows] = values
+                self._columns[name] = narrow
 
     def _forget_labels(self) -> None:
         """Forget the labels of groups without events; call it when no ended episode is waiting."""

@@ -105,15 +105,31 @@ class NextObservations:
         self.places[key] = [(*place[:3], accepted) if place[0] == name else place for place in places]
         return accepted
 
-    def check_final(self, key: StepKey, observation: Any) -> None:
+    def check_final(self, key: StepKey, agent_id: int, observation: Any) -> None:
         """Check the final observation of a truncated episode.
 
+        Args:
+            key: Step key of the actor that would act next.
+            agent_id: Id of this actor.
+            observation: Its observation.
+
         Raises:
-            EnvContractError: It breaks the contract, or the sub-step is not declared.
+            EnvContractError: It breaks the contract, or the sub-step or the agent is not declared.
         """
         if key not in self.key_index:
             raise self._undeclared(key)
+        if not self._is_flat:
+            self._require_declared(key, agent_id)
         self._check(key, observation)
+
+    def _require_declared(self, key: StepKey, agent_id: int) -> None:
+        """Raise EnvContractError if a sub-step cannot have an agent; `ActorSlots.assign` checks those that act."""
+        count = self._spec.steps[key].n_agents
+        if agent_id >= 0 and (count < 0 or agent_id < count):
+            return
+        expected = "ids of agents must be at least 0" if count < 0 else f"agent_counts_dict declares {count}"
+        came = f"actor_id() names agent {agent_id} of sub-step {key!r} after a truncated episode"
+        raise EnvContractError(f"{came}, but {expected}; name the actor that would act next")
 
     def _undeclared(self, key: StepKey) -> EnvContractError:
         return EnvContractError(f"actor_id() names sub-step {key!r}; declared are {self._spec.step_keys}")

@@ -233,7 +233,7 @@ class SequentialVectorEnv(LocalVectorEnv):
     def _keep_final(self, n: int, observation: dict[str, Any], extras: StepExtras) -> None:
         """Keep the final observation of environment n, whose episode was truncated."""
         key, agent_id = self.envs[n].actor_id()
-        self._next.check_final(key, observation)
+        self._next.check_final(key, agent_id, observation)
         extras.finals.append(self._final(n, key, agent_id, observation))
 
     def _finish_episode(self, n: int) -> None:

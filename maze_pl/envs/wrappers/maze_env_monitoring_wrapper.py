@@ -39,6 +39,9 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
     continuous ones.
 
     Only a random sample is logged, the same for the same seed: 50 acts of an episode, 64 numbers of
+    a larger observation, and 100 episodes of an epoch. The values that pass through are left
+    unchanged. Logging that is switched off costs nothing; if all of it is, steps bypass this
+    wrapper.
 
     Args:
         env: The environment to wrap.

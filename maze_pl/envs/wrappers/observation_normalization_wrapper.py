@@ -49,9 +49,9 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         default_statistics: Its statistics, such as `{min: 0, max: 255}`; estimated if None.
         statistics_dump: JSON file that estimated statistics are written to, relative to the run
             directory.
-        sampling_policy: Policy that acts while statistics are estimated, or a factory that makes it
-            from the action spaces and the masks of all sub-steps, such as the class `RandomPolicy`
-            or its class path. Random actions if None.
+        sampling_policy: Policy that acts while statistics are estimated; or a class or function that
+            makes it from any of `action_spaces_dict`, `masks` (by sub-step) and `env`; or the class
+            path of either. Random actions if None.
         exclude: Observations that are not normalised.
         manual_config: Observation -> its `strategy`, `strategy_config` and `statistics`, each
             optional.

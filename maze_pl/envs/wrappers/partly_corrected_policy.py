@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium import spaces
 
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.rule_heads import require_heads
@@ -57,6 +58,10 @@ class PartlyCorrectedPolicy:
             )
         self._action_spaces_dict = dict(wrapper.action_spaces_dict)
         for key, space in env.action_spaces_dict.items():
+            if key not in self._action_spaces_dict or not isinstance(space, spaces.Dict):
+                fault = f"wrappers around ResidualActionWrapper make {space} of sub-step {key!r}"
+                known = f"the rule decides {self._action_spaces_dict}"
+                raise ValueError(f"the rule without corrections cannot be played: {fault}, and {known}")
             require_heads(self, space, self._action_spaces_dict[key].spaces)
 
     def act(
@@ -118,6 +123,13 @@ def _changes_observations(wrapper: Any) -> bool:
         return True
     outer_spaces = wrapper.observation_spaces_dict
     for key, inner in wrapper.env.observation_spaces_dict.items():
-        if any(outer_spaces[key].spaces.get(name) != space for name, space in inner.spaces.items()):
+        if not _passes_on(inner, outer_spaces.get(key)):
             return True
     return False
+
+
+def _passes_on(inner: spaces.Space[Any], outer: spaces.Space[Any] | None) -> bool:
+    """True if observations of a space outside of a wrapper have all parts of those inside of it."""
+    if not isinstance(inner, spaces.Dict) or not isinstance(outer, spaces.Dict):
+        return inner == outer
+    return all(outer.spaces.get(name) == space for name, space in inner.spaces.items())

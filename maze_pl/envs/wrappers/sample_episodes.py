@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.calls_by_name import call_by_name
 from maze_pl.core.class_path import import_object
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
@@ -28,8 +29,11 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
         env: The environment, with all its wrappers.
         n_acts: Number of observations to collect, including those after a reset.
         seed: Determines episodes and actions.
-        policy: Policy that acts, or a factory that makes it from the action spaces and masks of all
-            sub-steps, or the dotted path of either; random actions if None.
+        policy: Policy that acts; or a class or function that makes it from any of `action_spaces_dict`,
+            `masks` (by sub-step) and `env`; or the class path of either; random actions if None.
+
+    Raises:
+        ValueError: The policy cannot be made.
     """
     import torch  # only here, so that environments can be used without it
     from tqdm import tqdm
@@ -44,7 +48,7 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
         env = cast(Wrapper, env.env)  # past wrappers that remove Dict spaces
     policy = import_object(policy) if isinstance(policy, str) else policy or RandomPolicy
     if isinstance(policy, type) or not isinstance(policy, Policy):
-        policy = cast(Callable[..., Policy], policy)(env.action_spaces_dict, env.action_masks_dict)
+        policy = _made(cast(Callable[..., Policy], policy), env)
     generator = torch.Generator().manual_seed(derive_seed(seed, "policy"))
     states = [(wrapper, wrapper.state_dict()) for wrapper in wrappers_of(env)]
     episode, ended = 0, True
@@ -65,6 +69,16 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
             ended = terminated or truncated
     for wrapper, state in states:
         wrapper.load_state_dict(state)
+
+
+def _made(maker: Callable[..., Policy], env: Wrapper) -> Policy:
+    """Call a class or function with what it takes of action spaces, masks and environment."""
+    available = {"action_spaces_dict": env.action_spaces_dict, "masks": env.action_masks_dict, "env": env}
+    try:
+        return cast("Policy", call_by_name(maker, available))
+    except TypeError as error:
+        named = f"its arguments are passed by name: {', '.join(available)}"
+        raise ValueError(f"sampling_policy cannot make a policy: {error}; {named}") from error
 
 
 def _has_dict_spaces(env: Wrapper) -> bool:

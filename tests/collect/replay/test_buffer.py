@@ -15,6 +15,7 @@ from maze_pl.collect.replay import storage as storage_module
 from maze_pl.collect.replay.buffer import ReplayBuffer
 from maze_pl.collect.replay.placement import bytes_of_values
 from maze_pl.collect.replay.storage import ReplayStorage
+from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import StepSpec
 from maze_pl.records.columns import Columns
 from tests.equality import assert_equal
@@ -117,6 +118,60 @@ def test_a_damaged_state_is_refused_and_leaves_the_rings_as_they_were(kind: str,
     with pytest.raises(KeyError, match="second"):
         buffer.load_state_dict(state)
     assert_equal(buffer.state_dict()["storages"], before)
+
+
+def open_acts() -> dict[str, Any]:
+    """An act of the only environment whose successor is not known yet."""
+    return {
+        "env": torch.tensor([0]),
+        "slot": torch.tensor([0]),
+        "agent_id": torch.tensor([0]),
+        "is_first": torch.tensor([True]),
+        "reward": torch.tensor([1.5], dtype=torch.float64),
+        "discount": torch.tensor([0.9], dtype=torch.float64),
+        "observation": {"seen": torch.ones(1, 3)},
+        "action": {"choice": torch.tensor([4])},
+    }
+
+
+DAMAGES: dict[str, tuple[dict[str, Any], str]] = {
+    "no generator": ({"generator": None}, "state of its random generator is damaged"),
+    "a short generator": ({"generator": torch.zeros(3, dtype=torch.uint8)}, "state of its random generator is damaged"),
+    "no open acts": ({"open": None}, "open acts cannot be read"),
+    "acts in lists": ({"open": [[1.0]]}, "open acts cannot be read"),
+    "another sub-step": ({"open": {"third": open_acts()}}, "open acts of 'third'"),
+    "a number": ({"open": {"first": {**open_acts(), "reward": 1.0}}}, "open acts cannot be read"),
+    "another length": ({"open": {"first": {**open_acts(), "reward": torch.zeros(7)}}}, "other types or lengths"),
+    "another type": ({"open": {"first": {**open_acts(), "slot": torch.zeros(1)}}}, "other types or lengths"),
+    "another environment": ({"open": {"first": {**open_acts(), "env": torch.tensor([1])}}}, "actors of 1 environments"),
+    "a negative slot": ({"open": {"first": {**open_acts(), "slot": torch.tensor([-1])}}}, "actors of 1 environments"),
+    "another observation": (
+        {"open": {"first": {**open_acts(), "observation": {"seen": torch.ones(1, 2)}}}},
+        "have no observation of Dict",
+    ),
+    "no action": ({"open": {"first": {**open_acts(), "action": {}}}}, "have no action of Dict"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_open_acts_and_generators_are_refused(damage: str) -> None:
+    change, words = DAMAGES[damage]
+    state = copy.deepcopy(filled(100, 12).state_dict())
+    state["open"] = {"first": open_acts()}
+    buffer = filled(700, 5)
+    before = copy.deepcopy(buffer.state_dict())
+    with pytest.raises(ValueError, match=words):
+        buffer.load_state_dict({**state, **change})
+    assert_equal(buffer.state_dict(), before)
+    buffer.load_state_dict(state)
+    assert_equal(buffer.state_dict(), state)
+
+
+def test_two_open_acts_of_one_actor_are_refused() -> None:
+    state = copy.deepcopy(filled(100, 12).state_dict())
+    state["open"] = {"first": mapped(lambda tensor: torch.cat([tensor, tensor]), open_acts())}
+    with pytest.raises(ValueError, match="actors of 1 environments"):
+        buffer_of().load_state_dict(state)
 
 
 @pytest.mark.parametrize(("n_step", "n_expected"), [(1, 1), (3, 2)])

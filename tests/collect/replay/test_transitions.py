@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from maze_pl.core.streams import act_streams
 from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
 )
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import SpacesRecordingWrapper
 from maze_pl.records.columns import Columns
 from tests.collect.collectors import random_policy
@@ -199,6 +201,21 @@ TURNOVER = Script(
     ),
     (1, 1),
 )
+
+
+@pytest.mark.parametrize(
+    ("n_agents", "follower"), [((1, 2), (0, 1)), ((1, 2), (0, -1)), ((1, 2), (1, 2)), ((-1, -1), (0, -1))]
+)
+def test_final_observations_of_agents_that_are_not_declared_are_refused(
+    n_agents: tuple[int, int], follower: tuple[int, int]
+) -> None:
+    """The slots of such agents would be those of another sub-step, or of no agent."""
+    ((episode,),) = HAND.episodes
+    script = Script(n_agents, False, ((replace(episode, follower=follower),),), (1, 2))
+    collector = script_collector(script, 4)
+    named = rf"environment 0: actor_id\(\) names agent {follower[1]} of sub-step {follower[0]} after a truncated"
+    with pytest.raises(EnvContractError, match=named):
+        collector.collect(random_policy(collector))
 
 
 @pytest.mark.parametrize("n_rollout_steps", [1, 5])

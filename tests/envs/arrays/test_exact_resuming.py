@@ -124,6 +124,39 @@ def test_states_keep_the_types_that_they_had_when_they_were_saved(make_env: Any,
     assert _rewards(resumed, 20) == expected
 
 
+class Late(CartPoleArrayEnv):
+    """Waits for a step of other environments before it starts an episode."""
+
+    starts_late = True
+
+
+def _observed(vector: ArrayVectorEnv, n_steps: int) -> list[Any]:
+    """Return the observations after each step, and which environments wait for another one."""
+    observed = []
+    for _ in range(n_steps):
+        vector.step()
+        (rows,) = vector.staging.observation[0].values()
+        assert vector.waiting is not None
+        observed.append([rows.tolist(), vector.waiting.tolist()])
+    return observed
+
+
+def test_environments_that_wait_for_the_next_step_do_so_after_resuming() -> None:
+    whole = ArrayVectorEnv(Late, N, seed=1)
+    whole.reset()
+    assert whole.waiting is not None
+    while not whole.waiting.any():
+        whole.step()
+    state = copy.deepcopy(whole.state_dict())
+    resumed = ArrayVectorEnv(Late, N, seed=1)
+    resumed.load_state_dict(state)
+    assert resumed.waiting is not None and resumed.waiting.tolist() == whole.waiting.tolist()
+    assert _observed(resumed, 30) == _observed(whole, 30)
+    del state["waiting"]  # as in earlier versions
+    resumed.load_state_dict(state)
+    assert not resumed.waiting.any()
+
+
 @pytest.mark.parametrize("make_env", [Balance, TensorBalance, make_debts, make_given_debts])
 def test_copies_for_search_have_the_same_types(make_env: Callable[[], ArrayEnv]) -> None:
     env = ArrayMazeEnv(make_env())

@@ -79,6 +79,20 @@ def test_rows_of_ended_episodes_are_used_again() -> None:
     assert table.blocks.n_rows <= 2 * N_ENVS * (100 + 16)
 
 
+def test_episodes_with_few_events_have_few_rows() -> None:
+    blocks = RowBlocks(1000)
+    everyone = np.arange(1000)
+    blocks.take(everyone)
+    assert blocks.n_rows == 1000
+    blocks.take(everyone)
+    assert blocks.n_rows == 3000
+    blocks.end_episodes(everyone, 0)
+    blocks.free_ended()
+    for _ in range(3):
+        blocks.take(everyone)
+    assert blocks.n_rows == 3000, "free rows are used again"
+
+
 def test_a_busy_environment_takes_rows_for_itself_only() -> None:
     blocks = RowBlocks(1000)
     rows = blocks.take(np.zeros(5000, np.int64))

@@ -13,9 +13,11 @@ from gymnasium import spaces
 from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
-from maze_pl.envs.wrapper import ObservationWrapper
+from maze_pl.envs.wrapper import ObservationWrapper, Wrapper
 from maze_pl.envs.wrappers import (
     DiscretizeActionsWrapper,
+    NoDictActionWrapper,
+    NoDictObservationWrapper,
     ObservationNormalizationWrapper,
     ResidualActionWrapper,
     SortedSpacesWrapper,
@@ -158,6 +160,39 @@ def test_a_rule_whose_observations_are_changed_by_outer_wrappers_is_refused(oute
     with pytest.raises(ValueError, match=REFUSED.format(outer.__name__)):
         returns(make_yard, "heuristic", corrections, outer)
     assert returns(make_yard, "heuristic", corrections, SortedSpacesWrapper) == returns(make_yard, YardRule())
+
+
+class Renamed(Wrapper):
+    """Calls the sub-step `work` by another name."""
+
+    def _named(self, by_key: Any) -> dict[Any, Any]:
+        return {"effort" if key == "work" else key: value for key, value in by_key.items()}
+
+    @property
+    def observation_spaces_dict(self) -> Any:
+        return self._named(self.env.observation_spaces_dict)
+
+    @property
+    def action_spaces_dict(self) -> Any:
+        return self._named(self.env.action_spaces_dict)
+
+
+def test_a_rule_is_refused_with_a_reason_where_sub_steps_have_other_names() -> None:
+    env = Renamed(CORRECTIONS(make_yard(), policy=YardRule()))
+    with pytest.raises(ValueError, match=REFUSED.format("Renamed")):
+        PartlyCorrectedPolicy(env)
+    env = Renamed(CORRECTIONS(make_yard(), policy=StateRule()))
+    with pytest.raises(ValueError, match=r"cannot be played: wrappers around .* of sub-step 'effort', and the rule"):
+        PartlyCorrectedPolicy(env)
+
+
+def test_a_rule_is_refused_with_a_reason_where_spaces_are_plain() -> None:
+    inner = make_action_env(spaces.Dict(x=spaces.Box(-1, 1, (1,))))
+    corrected = ResidualActionWrapper(inner, {"x": 0.5}, TwoHeads(None))
+    with pytest.raises(ValueError, match=r"\['NoDictObservationWrapper'\] around ResidualActionWrapper change"):
+        PartlyCorrectedPolicy(NoDictActionWrapper(NoDictObservationWrapper(corrected)))
+    with pytest.raises(ValueError, match=r"cannot be played: wrappers around .* make Box\(.* of sub-step 0, and"):
+        PartlyCorrectedPolicy(NoDictActionWrapper(corrected))
 
 
 def test_it_is_refused_in_arrays_too() -> None:

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from jsonargparse import ArgumentParser
+
+from maze_pl.agents import DummyCartPolePolicy
+from maze_pl.config.factories import Factory
+from maze_pl.core.calls_by_name import call_by_name
+from maze_pl.core.policy import Policy
+from maze_pl.core.random_policy import RandomPolicy
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+
+KNOWN = {"action_spaces_dict": "spaces", "masks": "masks", "env": "env"}
+
+
+class Rule:
+    """A rule whose first argument is an option."""
+
+    def __init__(self, level: int = 3, *, masks: Any = None) -> None:
+        self.level, self.masks = level, masks
+
+    def act(self, batch: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+
+class Plain:
+    """A rule without a constructor."""
+
+
+def of_spaces(action_spaces_dict: Any, level: int = 3) -> Any:
+    return action_spaces_dict, level
+
+
+def test_each_maker_gets_what_it_names_and_nothing_else() -> None:
+    assert call_by_name(of_spaces, KNOWN) == ("spaces", 3)
+    assert call_by_name(lambda env, masks: (env, masks), KNOWN) == ("env", "masks")
+    assert isinstance(call_by_name(Plain, KNOWN), Plain)
+    rule = call_by_name(Rule, KNOWN)
+    assert (rule.level, rule.masks) == (3, "masks")
+
+
+def test_arguments_that_are_configured_stay() -> None:
+    assert call_by_name(partial(of_spaces, level=5), KNOWN) == ("spaces", 5)
+    assert call_by_name(partial(of_spaces, "others"), KNOWN) == ("others", 3)
+    assert call_by_name(partial(of_spaces, action_spaces_dict="others"), KNOWN) == ("others", 3)
+    assert call_by_name(Factory(f"{__name__}.of_spaces", {"level": 5}), KNOWN) == ("spaces", 5)
+    assert call_by_name(Factory(f"{__name__}.Rule", {"masks": {}}), KNOWN).masks == {}
+
+
+def configured(class_path: str, **init_args: Any) -> Callable[..., Any]:
+    """What a configuration makes of a class path for an option of the type of `initial_sampling_policy`."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--policy", type=Callable[..., Policy])
+    config = parser.parse_object({"policy": {"class_path": class_path, "init_args": init_args}})
+    made: Callable[..., Any] = parser.instantiate(config).policy
+    return made
+
+
+def test_a_class_of_a_configuration_gets_what_it_names() -> None:
+    spec = Spec.of(GymMazeEnv("CartPole-v1"))
+    known = {"action_spaces_dict": {key: step.action_space for key, step in spec.steps.items()}, "masks": {0: {}}}
+    random = call_by_name(configured("maze_pl.agents.RandomPolicy"), known)
+    assert isinstance(random, RandomPolicy) and random.masks == {0: {}}
+    assert call_by_name(configured("maze_pl.agents.RandomPolicy", masks={}), known).masks == {}
+    rule = call_by_name(configured("maze_pl.agents.DummyCartPolePolicy", look_ahead=2.0), known)
+    assert isinstance(rule, DummyCartPolePolicy) and (rule.observation, rule.look_ahead) == ("observation", 2.0)
+
+
+def test_what_a_maker_lacks_is_named_by_python() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'spaces'"):
+        call_by_name(lambda spaces: spaces, KNOWN)

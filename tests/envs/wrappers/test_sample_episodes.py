@@ -1,0 +1,73 @@
+"""Policies that act while statistics are estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.cutting_2d import maze_env_factory
+from maze_pl.envs.job_shop import job_shop_factory
+from maze_pl.envs.multi_echelon_stock import PoissonDemand, StockChain, stock_factory
+from maze_pl.envs.ride_hailing import central_dispatch_factory, ride_hailing_factory
+from maze_pl.envs.vehicle_routing import vehicle_routing_factory
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ResidualActionWrapper
+
+CHAIN = StockChain([1, 2], PoissonDemand(5.0), backlog_costs=[9, 0], orders="box")
+ENVIRONMENTS: dict[str, Callable[[], Any]] = {
+    "cart pole": lambda: GymMazeEnv("CartPole-v1"),
+    "cutting": lambda: maze_env_factory(10, (4, 3), (1, 2)),
+    "job shop": lambda: job_shop_factory(["random(3x3)"]),
+    "stock": lambda: stock_factory(CHAIN),
+    "corrected stock": lambda: ResidualActionWrapper(stock_factory(CHAIN), {"order": 0.25}),
+    "routes": lambda: vehicle_routing_factory(["random(6, capacity=20)"]),
+    "rides": ride_hailing_factory,
+    "central rides": central_dispatch_factory,
+}
+
+
+@pytest.mark.parametrize("make_env", ENVIRONMENTS.values(), ids=list(ENVIRONMENTS))
+def test_the_heuristic_of_every_environment_acts(make_env: Callable[[], Any]) -> None:
+    env = make_env()
+    assert env.heuristic_policy is not None
+    env = ObservationNormalizationWrapper(env, sampling_policy=env.heuristic_policy)
+    env.estimate(40, seed=0)
+    assert not env.missing_statistics
+
+
+class Leftwards:
+    """A rule without a constructor."""
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        return PolicyStep({"action": np.zeros(len(batch.agent_id), np.int64)})
+
+
+def make_leftwards(env: Any, masks: Any) -> Leftwards:
+    assert masks == {0: {}} and env.action_spaces_dict[0]["action"].n == 2
+    return Leftwards()
+
+
+def means(policy: Any) -> list[float]:
+    env = ObservationNormalizationWrapper(
+        GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0}, sampling_policy=policy
+    )
+    env.estimate(50, seed=0)
+    found: list[float] = env.get_normalization_statistics()["observation"]["mean"].tolist()
+    return found
+
+
+def test_policies_classes_functions_and_their_paths_act_alike() -> None:
+    expected = means(Leftwards())
+    for policy in (Leftwards, f"{__name__}.Leftwards", make_leftwards, f"{__name__}.make_leftwards"):
+        assert means(policy) == expected
+    assert means(None) != expected
+
+
+def test_a_policy_that_cannot_be_made_is_refused_with_the_names_that_are_known() -> None:
+    fault = r"sampling_policy cannot make a policy: .*'spaces'; .* by name: action_spaces_dict, masks, env"
+    with pytest.raises(ValueError, match=fault):
+        means(lambda spaces: Leftwards())
