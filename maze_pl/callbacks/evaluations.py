@@ -9,12 +9,11 @@ from pytorch_lightning.callbacks import Callback
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.early_stopping import EarlyStopping
 from maze_pl.callbacks.epoch_table import say
-from maze_pl.callbacks.stop_at_return import StopAtReturn
+from maze_pl.callbacks.monitors import own_monitor
 from maze_pl.config.search_path import suggestion
 from maze_pl.core.batches import Experience
+from maze_pl.core.monitored_kpi import MonitoredKpi, monitored_kpi, sources_of
 from maze_pl.datamodules.environments import EnvironmentDataModule
-
-_KPI = "kpi/"
 
 
 class EvaluationCheck(Callback):
@@ -43,7 +42,8 @@ class EvaluationCheck(Callback):
             consequence = "so it writes no best.ckpt"
             say(trainer, f"this run never evaluates its policy: {reason}; {consequence}")
             return
-        self._is_waiting = any(_may_be_missing(trainer, callback) for callback in _callbacks(trainer))
+        names = [_kpi_that_may_be_missing(trainer, callback) for callback in _callbacks(trainer)]
+        self._is_waiting = any(name is not None for name in names)
         _tell_of_other_monitors(trainer)
 
     def on_train_batch_end(
@@ -55,8 +55,8 @@ class EvaluationCheck(Callback):
         self._is_waiting = False
         known = sorted({name for summary in batch.summaries for name in summary.kpis})
         for callback in _callbacks(trainer):
-            name = _kpi(callback)
-            if name not in known and _may_be_missing(trainer, callback):
+            name = _kpi_that_may_be_missing(trainer, callback)
+            if name is not None and name not in known:
                 found = f"have the KPIs {', '.join(known)}" if known else "have no KPI"
                 hint = f"the first episodes of training {found}{suggestion(name, known)}"
                 say(trainer, f"{_monitoring(callback)}: {hint}")
@@ -81,11 +81,11 @@ def _tell_of_other_monitors(trainer: pl.Trainer) -> None:
 def _refuse_undeclared_kpis(trainer: pl.Trainer, data: EnvironmentDataModule) -> None:
     """Raise ValueError if a callback monitors a KPI that the environment does not have."""
     for callback in _callbacks(trainer):
-        name = _kpi(callback)
-        known = data.kpi_names_of(_source(callback)) if name else None
-        if known is not None and name not in known:
+        kpi = _kpi(trainer, callback)
+        known = None if kpi is None else data.kpi_names_of(kpi.source)
+        if kpi is not None and known is not None and kpi.name not in known:
             found = f"has the KPIs {', '.join(known)}" if known else "has no KPI calculator"
-            hint = f"the environment {found}{suggestion(name, known)}"
+            hint = f"the environment {found}{suggestion(kpi.name, known)}"
             raise ValueError(f"{_monitoring(callback)}: {hint}")
 
 
@@ -94,34 +94,23 @@ def _monitoring(callback: Any) -> str:
     return f"{type(callback).__name__}(monitor={callback.monitor!r})"
 
 
-def _kpi(callback: Callback) -> str:
-    """Return the KPI that a callback monitors by itself, or an empty text."""
-    monitor = getattr(callback, "monitor", None) or ""
-    is_idle = isinstance(callback, StopAtReturn) and callback.threshold is None
-    is_follower = isinstance(callback, EarlyStopping) and callback.follows_best
-    if is_idle or is_follower or f"/{_KPI}" not in monitor:
-        return ""
-    return str(monitor.partition("/")[2].removeprefix(_KPI))
-
-
-def _source(callback: Any) -> str:
-    """Return the evaluator that a callback monitors, or "train"."""
-    return str(callback.monitor.partition("/")[0])
-
-
-def _may_be_missing(trainer: pl.Trainer, callback: Callback) -> bool:
-    """True if a callback monitors a KPI of the environment of training, which declares none."""
-    if not _kpi(callback) or _plays_other_env(trainer, callback):
-        return False
+def _kpi(trainer: pl.Trainer, callback: Callback) -> MonitoredKpi | None:
+    """Return the KPI that a callback monitors by itself, if any."""
     data = trainer.datamodule  # type: ignore[attr-defined]
-    return not isinstance(data, EnvironmentDataModule) or data.kpi_names_of(_source(callback)) is None
+    return monitored_kpi(own_monitor(callback), sources_of(data))
 
 
-def _plays_other_env(trainer: pl.Trainer, callback: Callback) -> bool:
-    """True if a callback monitors an evaluator whose environment is not that of training."""
+def _kpi_that_may_be_missing(trainer: pl.Trainer, callback: Callback) -> str | None:
+    """Return the KPI that a callback monitors if the environment of training, which plays it, declares none."""
+    kpi = _kpi(trainer, callback)
+    if kpi is None:
+        return None
     data = trainer.datamodule  # type: ignore[attr-defined]
-    evaluator = getattr(data, "evaluators", {}).get(_source(callback))
-    return evaluator is not None and not evaluator.has_env_of_training
+    evaluator = getattr(data, "evaluators", {}).get(kpi.source)
+    if evaluator is not None and not evaluator.has_env_of_training:
+        return None
+    is_declared = isinstance(data, EnvironmentDataModule) and data.kpi_names_of(kpi.source) is not None
+    return None if is_declared else kpi.name
 
 
 def why_never_evaluated(trainer: pl.Trainer) -> str | None:

@@ -3,6 +3,7 @@
 import pytorch_lightning as pl
 
 from maze_pl.callbacks.early_stopping import EarlyStopping
+from maze_pl.callbacks.stop_at_return import StopAtReturn
 from maze_pl.config.search_path import ConfigurationError, suggestion
 
 
@@ -23,12 +24,23 @@ def check_monitors(trainer: pl.Trainer, datamodule: object) -> None:
         return
     sources = ["train", *evaluators]
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, EarlyStopping) and callback.follows_best:
-            continue
-        monitor = getattr(callback, "monitor", None) or ""
+        monitor = own_monitor(callback)
         source, slash, _ = monitor.partition("/")
         is_known = source in sources or source.startswith(tuple(f"{name}_" for name in sources))
         if slash and not is_known:
             whose = f"{type(callback).__name__}(monitor={monitor!r})"
             known = f"data.evaluators has {evaluators}{suggestion(source, sources)}"
             raise ConfigurationError(f"{whose} needs an evaluator {source!r}; {known}")
+
+
+def own_monitor(callback: pl.Callback) -> str:
+    """Return the name of the value that a callback monitors by itself; empty if there is none.
+
+    Args:
+        callback: A callback; an idle `StopAtReturn` needs no value, and early stopping may follow `BestCheckpoint`.
+    """
+    is_idle = isinstance(callback, StopAtReturn) and callback.threshold is None
+    is_follower = isinstance(callback, EarlyStopping) and callback.follows_best
+    if is_idle or is_follower:
+        return ""
+    return getattr(callback, "monitor", None) or ""

@@ -12,7 +12,7 @@ from maze_pl.comparison.playing import Acting, Tournament
 from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.writing import require_new_folder, write_comparison
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.datamodules.rollout_evaluator import MOST_EPISODES
+from maze_pl.core.checks import MOST_EPISODES
 
 _GROWTH = 1.5
 """Factor by which the number of episodes grows until intervals are narrow enough."""

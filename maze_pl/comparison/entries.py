@@ -1,7 +1,7 @@
 """Entries of a comparison: runs of one configuration, or policies, with the environment that they play in."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from maze_pl.runs.short_paths import shortest_ending
 Source = Any
 """Run directory, checkpoint, bundle, folder of several seeds, name of a policy, policy, or name -> policy."""
 _NAMES = ("random", "heuristic")
+_ENVIRONMENT = ("env", "wrappers", "action_masks", "max_agents")
 
 
 @dataclass
@@ -41,12 +42,15 @@ class Player:
         options: Environment, wrappers and so on, as arguments of `rollout`; empty if it plays in the
             environment of the first run.
         environment: Configuration of the environment; None if it is not that of a run.
+        statistics_in: Function from other options and what has them to the wrapper statistics of the run in
+            them, see `EnvironmentDataModule.statistics_in`; None if it is not the player of a run.
     """
 
     source: str
     policy: Any
     options: dict[str, Any] = field(default_factory=dict)
     environment: Any = None
+    statistics_in: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
 
 
 @dataclass
@@ -220,11 +224,13 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     folder = directory_of_run(path)
     if not trust and (foreign := foreign_names(dict(configuration), import_folders(folder))):
         raise UntrustedError(refusal(file, foreign, folder))
-    options = load_data(file, trust=trust).rollout_options
+    data = load_data(file, trust=trust)
+    options = data.rollout_options
     options["wrappers"] = without_recorders(options["wrappers"])
     options["wrapper_statistics"] = wrapper_statistics_in(content, file)
     environment = (configuration["data"].get("init_args") or {}).get("env")
-    player = Player(str(path), load(file, trust=trust), options, with_class_path(environment))
+    agent = load(file, trust=trust)
+    player = Player(str(path), agent, options, with_class_path(environment), data.statistics_in)
     common, seed = learned_options(path) if path.is_dir() else (None, None)
     return Entry(str(path), [player], configuration=common, seeds=[seed], given=[str(path)])
 
@@ -292,13 +298,28 @@ def _set_environments(players: Sequence[Player], options: Mapping[str, Any]) -> 
         _require_same_environment(runs)
     if not runs and "env" not in given:
         raise ConfigurationError("policies need an environment: name a run directory, or give --env (env in Python)")
-    common = runs[0].options if runs else {}
-    for player in players:
-        player.options = {**(player.options or common), **given}
-        if "wrappers" in given:
-            player.options.pop("wrapper_statistics", None)
+    for player in runs:
+        player.options = {**player.options, **given}
         if player.options["env"] is None:
             raise ConfigurationError(f"the run {player.source} has no environment: give one with --env (env in Python)")
+        if "wrappers" in given and player.statistics_in is not None:
+            player.options["wrapper_statistics"] = _statistics(player, player.statistics_in)
+    common = runs[0].options if runs else given
+    for player in players:
+        player.options = player.options or dict(common)
+
+
+def _statistics(player: Player, statistics_in: Callable[[Mapping[str, Any], str], dict[str, Any]]) -> dict[str, Any]:
+    """Return the wrapper statistics of a run in the wrappers that all play with.
+
+    Raises:
+        ConfigurationError: The wrappers do not fit those of training.
+    """
+    options = {name: player.options.get(name) for name in _ENVIRONMENT}
+    try:
+        return statistics_in(options, "the comparison")
+    except ValueError as error:
+        raise ConfigurationError(f"{player.source}: {error}") from error
 
 
 def _require_same_environment(runs: Sequence[Player]) -> None:

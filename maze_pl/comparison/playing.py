@@ -154,7 +154,11 @@ class Tournament:
         """
         for entry in self.entries:
             for player in entry.players:
-                self.acting.play(player, 0, 1, record=(), stop=lambda: True)
+                timed = None
+                if "search" in player.options and self.acting.make_engine is not None:
+                    engine = self.acting.make_engine()
+                    timed = engine if engine.step_timeout is not None else None  # refused before it starts
+                self.acting.play(player, 0, 1, timed, record=(), stop=lambda: True)
 
     def play(self, n_episodes: int) -> None:
         """Play until each player has played a number of episodes.

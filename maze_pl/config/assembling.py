@@ -21,11 +21,11 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
-from maze_pl.config.references import assembled, interpolate
+from maze_pl.config.references import assembled, interpolate, value_at
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
 from maze_pl.config.trust import (
     Trust,
@@ -47,6 +47,14 @@ _Option = tuple[str | None, str | None]
 
 _CHECKED = ("env", "wrappers", "action_masks")
 _ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents"), "compare": (*_CHECKED, "max_agents")}
+_WRAPPERS_OF_EVALUATOR: Final = re.compile(r"--(data\.(?:init_args\.)?evaluators\.[^.]+\.wrappers)\+")
+_OF_TRAINING: Final = frozenset(
+    (
+        *("model", "data", "trainer", "seed_everything", "hyperparameters"),
+        *("best_checkpoint", "last_checkpoint", "early_stopping", "stop_at_return"),
+    )
+)
+"""Sections of a training configuration."""
 _SPELLED_OUT: dict[_Option, str] = {
     ("--deterministic", None): "true",
     ("--event_logs", None): "true",
@@ -110,6 +118,7 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
             _take_environment(piece, command)
 
     complete = interpolate(pieces, take_part)
+    _refuse_appending_to_nothing(complete)
     for piece in complete:
         if run_dir is not None:
             allowed = set() if piece.of_run else users_names
@@ -122,6 +131,23 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
     if is_trusted and command != "check":
         prepared.append(f"{TRUST_OPTION}=true")
     return prepared
+
+
+def _refuse_appending_to_nothing(pieces: Sequence[Piece]) -> None:
+    """Refuse further wrappers for an evaluator that has those of training, as they would replace them.
+
+    Args:
+        pieces: In the order in which they take effect.
+
+    Raises:
+        ConfigurationError: An option appends to a list that is not there.
+    """
+    for place, piece in enumerate(pieces):
+        match = _WRAPPERS_OF_EVALUATOR.fullmatch(piece.option or "")
+        if match is not None and value_at(match[1].split("."), assembled(pieces[:place])) is None:
+            fault = f"{piece.option} would replace the wrappers of training, which this evaluator has"
+            first = f"begin with --{match[1]} '${{data.wrappers}}'"
+            raise ConfigurationError(f"{fault}: {first}, or with '[]' if there are none")
 
 
 def _experiment(pieces: Sequence[Piece]) -> str | None:
@@ -184,7 +210,10 @@ def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collectio
 
 
 def _take_environment(piece: Piece, command: str) -> None:
-    """Turn an option about the environment and its wrappers into options of the command."""
+    """Turn an option about the environment and its wrappers, or a training configuration, into options of the command.
+
+    Files with options of the command itself stay as they are.
+    """
     content = piece.content
     if piece.option in ("--policy", "--same_as") and content is not None:  # so that arguments may be added
         piece.text = dump(content if isinstance(content, dict) else {"class_path": content})
@@ -192,7 +221,7 @@ def _take_environment(piece: Piece, command: str) -> None:
         piece.option = piece.text = None
     elif piece.option not in CONFIG_OPTIONS:
         piece.option = piece.option and piece.option.replace("--data.", "--", 1)
-    elif isinstance(content, dict) and (command == "check" or "data" in content):
+    elif isinstance(content, dict) and _OF_TRAINING.intersection(content):
         data = content.get("data") or {}
         whole = {**content, **data, **(data.get("init_args") or {})}
         piece.put({key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole})

@@ -5,6 +5,7 @@ stands for one; the object takes its place after parsing, before anything is ins
 """
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ GIVEN: Final = "maze_pl.run_context.given"
 """Module of the functions whose class paths stand for objects."""
 _OPTIONS: Final = ("data.", "trainer.", "early_stopping.", "best_checkpoint.", "last_checkpoint.")
 """Beginnings of names that are options of `maze-pl fit`, rather than components and their parts."""
+_BELOW_LIST: Final = re.compile(r"\.\d+(?:\..*)?$")
+"""End of the name of an object in a list, which only the whole list is an option for."""
 
 
 def is_given(node: Any) -> bool:
@@ -80,8 +83,8 @@ def missing(absent: Mapping[str, str]) -> str:
         absent: Name -> description.
     """
     listed = ", ".join(f"{name} ({description})" for name, description in absent.items())
-    options = [name for name in absent if name.startswith(_OPTIONS)]
-    groups = dict.fromkeys(name.partition(".")[0] for name in absent if name not in options)
+    options = list(dict.fromkeys(_BELOW_LIST.sub("", name) for name in absent if name.startswith(_OPTIONS)))
+    groups = dict.fromkeys(name.partition(".")[0] for name in absent if not name.startswith(_OPTIONS))
     given = [f"{group}=..." for group in groups]
     if options:
         given.append("overrides={" + ", ".join(f"{name!r}: ..." for name in options) + "}")

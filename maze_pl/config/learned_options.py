@@ -20,6 +20,9 @@ _FOLDERS: Final = ("dirpath", "default_root_dir")  # of checkpoints and other fi
 _WITH_FOLDERS: Final = ("best_checkpoint", "trainer")
 _STARTS: Final = {"--warm-start": "warm_start", "--warm_start": "warm_start", "--ckpt_path": "ckpt_path"}
 """Options of the command that began a run, which its configuration does not have, and their names."""
+_MODULES: Final = ("PopulationDataModule", "ReplayDataModule", "RolloutDataModule", "SelfLabellingDataModule")
+_ON_ANY_ENGINE: Final = frozenset(f"maze_pl.datamodules.{name}" for name in (*_MODULES, "TrajectoryDataModule"))
+"""Data modules that deliver the same numbers on all engines, unlike asynchronous actors."""
 _SEED_FOLDER: Final = re.compile(r"(?<![^/])seed_\d+(?![^/])")
 
 Seeds = tuple[Any, Any]
@@ -29,9 +32,10 @@ Seeds = tuple[Any, Any]
 def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
     """Return a run's options without those that do not affect learning, and its seeds.
 
-    Places and names of files, loggers, progress bars and the last checkpoint do not affect learning. The
-    selection of the best checkpoint and all evaluations count, as they decide which policy is compared.
-    So does the run or checkpoint whose weights a run began with; the seeds of one training are one start.
+    Places and names of files, loggers, progress bars, the last checkpoint and the engine do not affect
+    learning; with asynchronous actors, the engine does. The selection of the best checkpoint and all
+    evaluations count, as they decide which policy is compared. So does the run or checkpoint whose
+    weights a run began with; the seeds of one training are one start.
 
     Args:
         run_dir: The run directory.
@@ -62,6 +66,11 @@ def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
     data_seed = arguments.pop("seed", None)
     if "env" in arguments:
         arguments["env"] = with_class_path(arguments["env"])
+    if isinstance(arguments.get("evaluators"), Mapping):
+        evaluators = arguments["evaluators"]
+        arguments["evaluators"] = {name: _with_class_path_of_env(options) for name, options in evaluators.items()}
+    if data.get("class_path") in _ON_ANY_ENGINE:
+        arguments.pop("engine", None)
     content["data"] = {**data, "init_args": arguments}
     return content, (seed, data_seed)
 
@@ -79,6 +88,13 @@ def with_class_path(environment: Any) -> Any:
     return environment
 
 
+def _with_class_path_of_env(options: Any) -> Any:
+    """Return the options of an evaluator with its environment in one form."""
+    if not isinstance(options, Mapping) or "env" not in options:
+        return options
+    return {**options, "env": with_class_path(options["env"])}
+
+
 def _start(run_dir: Path) -> dict[str, str]:
     """Return the run or checkpoint whose weights a run began with, by the name of the option; empty without one."""
     commands = [words for words in _commands(run_dir) if "--resume" not in [word.partition("=")[0] for word in words]]
@@ -89,7 +105,7 @@ def _start(run_dir: Path) -> dict[str, str]:
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option in _STARTS:
-            path = os.path.normpath(value if equals else "".join(words[place + 1 : place + 2]))
+            path = os.path.realpath(value if equals else "".join(words[place + 1 : place + 2]))
             start[_STARTS[option]] = _SEED_FOLDER.sub("seed_*", path)
     return start
 

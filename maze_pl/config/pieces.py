@@ -21,6 +21,7 @@ CALL_OPTIONS = (
 COMPONENT_KEYS = ("class_path", "init_args", "dict_kwargs")
 GROUP_NAME = re.compile(r"[\w-]+(/[\w.-]+)+")
 _BASE = "base"
+_PACKAGE = re.compile(r"^# *@package\b", re.MULTILINE)
 
 
 @dataclass
@@ -113,7 +114,12 @@ def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[
 
 
 def from_file(option: str, path: Path, content: Any) -> Piece:
-    """Return the piece of a file, with the names in its content replaced."""
+    """Return the piece of a file, with the names in its content replaced.
+
+    Raises:
+        ConfigurationError: It is written for Hydra, or files refer to each other in a circle.
+    """
+    _refuse_hydra(path, content)
     expanded = each_text(_expand, content, path, (path.resolve(),))
     # jsonargparse accepts `null` in files only
     is_whole = option not in CONFIG_OPTIONS and expanded == content
@@ -154,7 +160,23 @@ def _expand(text: str, source: Path, referring: tuple[Path, ...]) -> Any:
         return text
     if named in referring:
         raise ConfigurationError(f"{source} refers to {text}, which refers back to it")
-    return each_text(_expand, read(named), named, (*referring, named))
+    content = read(named)
+    _refuse_hydra(named, content)
+    return each_text(_expand, content, named, (*referring, named))
+
+
+def _refuse_hydra(path: Path, content: Any) -> None:
+    """Raise ConfigurationError for a file that is written for Hydra, such as those of Maze.
+
+    Args:
+        path: The file.
+        content: Its content.
+    """
+    mapping = content if isinstance(content, dict) else {}
+    found = "_target_" if "_target_" in mapping else "defaults"
+    if isinstance(mapping.get(found), str | list) or _PACKAGE.search(path.read_text(encoding="utf-8")):
+        remedy = "write `base` for `defaults`, `class_path` with `init_args` for `_target_`, and lists of wrappers"
+        raise ConfigurationError(f"{path} is a file for Hydra, as Maze reads it: {remedy} (page Migrating from Maze)")
 
 
 def _is_component(node: Any) -> bool:

@@ -143,6 +143,19 @@ def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
     return arguments if isinstance(arguments, dict) and key not in COMPONENT_KEYS else node
 
 
+def value_at(keys: Sequence[str], whole: dict[str, Any]) -> Any:
+    """Return the value of a dotted key in an assembled configuration; None if there is none.
+
+    Args:
+        keys: Parts of the key, which may omit `init_args`.
+        whole: Result of `assembled`.
+    """
+    node: Any = whole
+    for key in keys:
+        node = _holder(node, key).get(key) if isinstance(node, dict) else None
+    return node
+
+
 def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
     """Return the value of a dotted key; a ConfigurationError begins with `where`."""
     node: Any = whole

@@ -42,7 +42,7 @@ class ActorDataModule(RolloutDataModule):
     Args:
         env: Builds one environment; a plain gymnasium environment is adapted.
         wrappers: Callables that wrap the environment, the first one innermost.
-        num_actors: Actors on each rank; 0 means one per core.
+        num_actors: Actors on each rank; 0 means one per core, but not more than the queue can serve.
         actors_batch_size: Rollouts per batch.
         queue_out_of_sync_factor: Size of the queue, in batches.
         n_envs_per_actor: Environments of each actor, which share one call of the policy. With an array
@@ -95,9 +95,10 @@ class ActorDataModule(RolloutDataModule):
         check: Literal["fast", "full"] = "fast",
     ) -> None:
         check_count("num_actors", num_actors, 0)
-        num_actors = num_actors or len(os.sched_getaffinity(0))
         check_count("actors_batch_size", actors_batch_size, 1)
         check_count("queue_out_of_sync_factor", queue_out_of_sync_factor, 1)
+        queue_size = queue_out_of_sync_factor * actors_batch_size
+        num_actors = num_actors or min(len(os.sched_getaffinity(0)), queue_size)
         check_count("n_envs_per_actor", n_envs_per_actor, 1)
         if n_shards != 0:
             raise ValueError(f"n_shards={n_shards} must be 0: each of the num_actors={num_actors} actors is a shard")
@@ -120,9 +121,9 @@ class ActorDataModule(RolloutDataModule):
         )
         self.num_actors, self.actors_batch_size = num_actors, actors_batch_size
         self.n_envs_per_actor = n_envs_per_actor
-        self.queue_size = queue_out_of_sync_factor * actors_batch_size
-        if num_actors > self.queue_size:
-            fault = f"num_actors={num_actors} are more actors than the queue can serve, with room for {self.queue_size}"
+        self.queue_size = queue_size
+        if num_actors > queue_size:
+            fault = f"num_actors={num_actors} are more actors than the queue can serve, with room for {queue_size}"
             raise ValueError(f"{fault} rollouts: use fewer, or a larger queue_out_of_sync_factor or actors_batch_size")
         self._next_actor = 0
         self._asked: deque[int] = deque()  # actors whose rollouts are not yet learned from, in order
@@ -163,15 +164,14 @@ class ActorDataModule(RolloutDataModule):
         batch = [self._take(actor) for actor in actors]
         rollout = self._joined([one.result for one in batch], began)
         if actors != list(range(self.num_actors)):
-            rollout.env_index = self._env_index(actors, rollout.rows.filled.device)
+            rollout.env_index = self._env_index(actors)
         lags = [self._players.version - one.version for one in batch]
         rollout.measures = {"lag": sum(lags) / len(lags), "lag_max": max(lags), "queue_fill": fill}
         return rollout
 
-    def _env_index(self, actors: list[int], device: torch.device) -> torch.Tensor:
-        """Return the numbers of the environments of some actors, [N] int64."""
-        shards = [self._shards[actor] for actor in actors]
-        return torch.cat([torch.arange(shard[0], shard[-1] + 1, device=device) for shard in shards])
+    def _env_index(self, actors: list[int]) -> torch.Tensor:
+        """Return the numbers of the environments of some actors, [N] int64, on the host."""
+        return torch.cat([torch.tensor(self._shards[actor]) for actor in actors])
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
         """Concatenate what actors have collected, and add their statistics to the current ones.

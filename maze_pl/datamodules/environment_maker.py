@@ -1,8 +1,8 @@
 """The environments of a data module: their description, and how to make them one by one or as vectors."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import chdir, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, closing, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -16,7 +16,7 @@ from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayEnv, ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
 from maze_pl.envs.arrays.native_form import make_native_array_env, single_form
-from maze_pl.envs.building import make_frozen, make_wrapped, wrapper_stack
+from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
@@ -55,6 +55,7 @@ class Description(NamedTuple):
         wrappers: Classes of its wrappers by name, from the outermost inwards; see `wrapper_stack`.
         kpi_names: Names of the KPIs of an episode; None if they are not declared.
         is_array: Whether it keeps its episodes in arrays, unlike an `ArrayMazeEnv`, which is a single episode.
+        configured_statistics: Wrapper -> observation -> statistics that the options of the wrapper state.
         log_folders: Folders of the event logs that its wrappers write; see `EventLogWriter.write_pending`.
         with_statistics: Names of the wrappers that have statistics, or estimate some.
     """
@@ -63,6 +64,7 @@ class Description(NamedTuple):
     wrappers: dict[str, type[Wrapper]]
     kpi_names: tuple[str, ...] | None
     is_array: bool
+    configured_statistics: dict[str, dict[str, Any]]
     log_folders: tuple[str, ...] = ()
     with_statistics: tuple[str, ...] = ()
 
@@ -151,7 +153,7 @@ class EnvironmentMaker:
         Args:
             spec: Spaces of the agents.
         """
-        self._description = Description(spec, wrappers={}, kpi_names=None, is_array=False)
+        self._description = Description(spec, wrappers={}, kpi_names=None, is_array=False, configured_statistics={})
 
     @property
     def is_described(self) -> bool:
@@ -187,7 +189,8 @@ class EnvironmentMaker:
             spec = Spec.of(env, self._max_agents)
             is_array = isinstance(made[0], ArrayEnv)
             with_statistics = tuple(name for name, wrapper in stack.items() if _has_statistics(wrapper))
-            return Description(spec, wrappers, kpi_names, is_array, log_folders, with_statistics)
+            configured = {name: found for name, wrapper in stack.items() if (found := _configured(wrapper))}
+            return Description(spec, wrappers, kpi_names, is_array, configured, log_folders, with_statistics)
 
     @property
     def rollout_options(self) -> dict[str, Any]:
@@ -237,8 +240,25 @@ class EnvironmentMaker:
         Raises:
             ValueError: They are for other wrappers, or some are missing.
         """
+        with self._temporary(self.factory()) as env:
+            load_shared_states(wrapper_stack(env), wrapper_statistics, freeze=True)
+
+    def require_makeable(self, *inner: Callable[[Any], Env]) -> None:
+        """Make one environment, and close it.
+
+        Args:
+            inner: Additional wrappers, inside of the others.
+        """
+        with self._temporary(self.factory(*inner)):
+            pass
+
+    @contextmanager
+    def _temporary(self, make: MakeEnv) -> Iterator[LogStatsWrapper]:
+        """Make an environment within the time limit, close it, and keep the current folder, which it may change."""
         with time_limit_to_make(self._step_timeout), chdir(os.getcwd()):
-            make_frozen(self.factory(), wrapper_statistics).close()
+            env = make()
+            with closing(env):
+                yield env
 
     # ------------------------------------------------------------------------------------------------- vectors
 
@@ -316,3 +336,12 @@ def _has_statistics(wrapper: Wrapper) -> bool:
     if is_shared and any(definer is not Wrapper for definer in definers):
         return True  # there may be nothing to share yet
     return bool(wrapper.shared_state())
+
+
+def _configured(wrapper: Wrapper) -> dict[str, Any]:
+    """Return the statistics that the options of a normalisation state, by observation; empty for other wrappers."""
+    if not issubclass(type(wrapper), ObservationNormalizationWrapper):
+        return {}
+    known = cast(ObservationNormalizationWrapper, wrapper).get_normalization_statistics()
+    shared = wrapper.shared_state()  # of a new environment: those that are not configured
+    return {name: statistics for name, statistics in known.items() if name not in shared}

@@ -1,7 +1,7 @@
 """Base of data modules with environments: building them, evaluation and wrapper statistics."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -27,6 +27,7 @@ from maze_pl.datamodules.kept_statistics import KeptStatistics
 from maze_pl.datamodules.players import Players
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
 from maze_pl.datamodules.source import Source
+from maze_pl.datamodules.taken_statistics import require_known_statistics, taken_statistics
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
 from maze_pl.envs.building import make_frozen
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
@@ -185,7 +186,6 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _make_player(self) -> Callable[..., RolloutWorker]:
         """Return the factory of the engine's players."""
-        self._evaluation.require_loadable(self._statistics.complete_states or {})
         evaluation = {}
         for name, evaluator in self.evaluators.items():
             options = {"seed": derive_seed(self.seed, "evaluation", name), "autoreset": False, "seed_by_env": False}
@@ -249,7 +249,23 @@ class EnvironmentDataModule(pl.LightningDataModule):
         states = self._statistics.complete(self._completed() if is_first else CompletedStatistics({}))
         if states and not is_taken_over:
             self._refuse_foreign_checkpoint()
+        self._evaluation.require_playable(states)
         return states
+
+    def statistics_in(self, options: Mapping[str, Any], owner: str) -> dict[str, Any]:
+        """Return the current wrapper statistics for another environment or other wrappers.
+
+        Args:
+            options: Environment, wrappers, action masks and numbers of agents, as `rollout_options` returns them.
+            owner: What has them, for messages.
+
+        Raises:
+            ValueError: A normalisation of training is missing, or there are wrappers with other statistics.
+        """
+        other = EnvironmentMaker(**options, check=self.check, step_timeout=None, owner=type(self).__qualname__)
+        own = other.description
+        require_known_statistics(owner, self._environments.description, own)
+        return taken_statistics(own, self.wrapper_statistics())
 
     def _completed(self) -> CompletedStatistics:
         """Estimate the wrapper statistics that are missing."""
@@ -278,8 +294,16 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Return where the event logs of all ranks end, once everything that was played is written."""
         self._write_pending()
         ends = event_log_ends(sorted(self._log_folders | self._described_log_folders()))
-        is_alone = self.trainer is not None and self.trainer.interrupted  # other ranks may no longer answer
-        return last_ends([ends] if is_alone else gather_objects(ends))
+        return last_ends(self._gathered(ends))
+
+    @property
+    def _saves_alone(self) -> bool:
+        """True after an exception, when the other ranks may no longer be there to answer."""
+        return self.trainer is not None and self.trainer.interrupted
+
+    def _gathered(self, value: Any) -> list[Any]:
+        """Gather a value of each rank for a checkpoint; after an exception, the value of this rank alone."""
+        return [value] if self._saves_alone else gather_objects(value)
 
     def _described_log_folders(self) -> set[str]:
         """Return the folders of event logs that are known before players write to them."""

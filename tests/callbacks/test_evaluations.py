@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.callbacks import BestCheckpoint, EpochTable
+from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, StopAtReturn
 from maze_pl.callbacks.evaluations import EvaluationCheck
+from maze_pl.callbacks.monitors import check_monitors
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
 from maze_pl.envs import GymMazeEnv, Wrapper
 from maze_pl.events.episode_log import EpisodeEventLog, KpiCalculator
@@ -100,8 +103,27 @@ def test_kpis_that_an_evaluator_does_not_have_are_refused_with_its_own(tmp_path:
         fit(tmp_path, "eval/kpi/length")
 
 
+def test_columns_of_kpis_are_monitored_and_refused_as_their_short_names(tmp_path: Path) -> None:
+    column = "held_out_BaseEnvEvents/kpi/mean/length"
+    assert fit(tmp_path, column).callback_metrics[column] == 9.0
+    with pytest.raises(ValueError, match=r"kpi/std/size'\): the environment has the KPIs length"):
+        fit(tmp_path, "held_out_BaseEnvEvents/kpi/std/size")
+
+
+def test_an_idle_threshold_needs_no_evaluator() -> None:
+    trainer = pl.Trainer(logger=False, enable_checkpointing=False, callbacks=[StopAtReturn(), EarlyStopping()])
+    data = SimpleNamespace(evaluators={"held_out": RolloutEvaluator()})
+    trainer.callbacks = [StopAtReturn(), BestCheckpoint("held_out/return")]  # type: ignore[attr-defined]
+    check_monitors(trainer, data)
+    trainer.callbacks += [StopAtReturn(3.0)]  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match=r"StopAtReturn\(monitor='eval/return'\) needs an evaluator 'eval'"):
+        check_monitors(trainer, data)
+
+
 def test_schedulers_monitor_kpis_of_evaluators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OnPlateau, "monitor", "held_out/kpi/length")
+    fit(tmp_path, "", module=OnPlateau)
+    monkeypatch.setattr(OnPlateau, "monitor", "held_out_BaseEnvEvents/kpi/mean/length")
     fit(tmp_path, "", module=OnPlateau)
     monkeypatch.setattr(OnPlateau, "monitor", "held_out/kpi/size")
     with pytest.raises(ValueError, match=r"'held_out/kpi/size', but the environment has the KPIs length"):

@@ -78,6 +78,27 @@ def test_wrappers_and_whole_configurations_are_looked_at(capsys: pytest.CaptureF
     assert "within LogStatsWrapper, ObservationNormalizationWrapper" in " ".join(output.split()).replace(" | | ", " ")
 
 
+def test_a_file_may_hold_any_options_of_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = "env: {class_path: maze_pl.envs.make_gym_maze_env, init_args: {name: CartPole-v1}}"
+    (project / "checked.yaml").write_text(f"{env}\nn_steps: 40\n", encoding="utf-8")
+    assert main(["check", "--config", "checked.yaml"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert main(["check", "--config", "checked.yaml", "--n_steps", "400"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] != first
+    (project / "checked.yaml").write_text(f"{env}\nn_stepz: 40\n", encoding="utf-8")
+    assert main(["check", "--config", "checked.yaml"]) == 2
+    assert "did you mean n_steps?" in capsys.readouterr().err
+
+
+def test_a_derived_configuration_is_reduced_to_its_environment(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    derived = "base: ppo_cartpole\nseed_everything: 3\nmodel: {init_args: {lr: 1.0e-3}}\n"
+    (project / "derived.yaml").write_text(derived, encoding="utf-8")
+    assert main(["check", "--config", "derived.yaml", "--n_steps", "40"]) == 0
+    assert capsys.readouterr().out.startswith("CartPole-v1: ")
+
+
 def test_a_run_directory_is_looked_at(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "configs" / "ppo_cartpole.yaml").read_text(encoding="utf-8")
     Path("run").mkdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import json
 import shutil
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import DummyCartPolePolicy, RandomPolicy
+from maze_pl.collect.engines import InProcessEngine
 from maze_pl.comparison import compare as module_of_compare
 from maze_pl.comparison.analysis import Question, make_comparison
 from maze_pl.comparison.compare import compare
@@ -30,8 +33,14 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
-from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import (
+    ObservationNormalizationWrapper,
+    ReturnNormalizationRewardWrapper,
+    RewardScalingWrapper,
+    TimeLimitWrapper,
+)
 from maze_pl.runs.rollout import rollout
+from maze_pl.search import SearchError
 from tests.bad_input.project import SMALL
 from tests.bundle.written_bundles import write_bundle
 from tests.structured import hierarchy, team
@@ -47,6 +56,35 @@ class Remembers(DummyCartPolePolicy):
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
         assert batch.n_acts is not None
         return PolicyStep({"action": np.asarray(batch.n_acts) % 2})
+
+
+RUN = Path(__file__).parents[1] / "data" / "0.2.0" / "runs" / "ppo_structured"
+LIMITED = partial(TimeLimitWrapper, max_episode_steps=15)
+NORMALIZED = partial(ObservationNormalizationWrapper, exclude=["inventory"])
+SCALED = partial(ReturnNormalizationRewardWrapper, gamma=0.99)
+
+
+def test_other_wrappers_use_the_statistics_of_the_run() -> None:
+    (whole,) = make_entries([RUN], [], "best", {}, trust=False)
+    entries = make_entries([RUN, "random"], [], "best", {"wrappers": [LIMITED, NORMALIZED]}, trust=False)
+    known = whole.players[0].options["wrapper_statistics"]
+    normalization = next(name for name in known if name.endswith("ObservationNormalizationWrapper"))
+    assert len(known) == 2
+    for entry in entries:
+        kept = entry.players[0].options["wrapper_statistics"]
+        assert list(kept) == [normalization] and str(kept) == str({normalization: known[normalization]})
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "message"),
+    [
+        ([], r"ppo_structured: the comparison has no wrapper .*ObservationNormalizationWrapper, with which the policy"),
+        ([NORMALIZED, SCALED, SCALED], r"the comparison has the wrappers .*, whose statistics training does not have"),
+    ],
+)
+def test_wrappers_that_do_not_fit_those_of_training_are_refused(wrappers: list[Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        compare(RUN, "random", wrappers=wrappers, n_episodes=1)
 
 
 @pytest.fixture(scope="module")
@@ -269,3 +307,37 @@ def test_an_environment_may_be_a_text_in_one_run_and_a_class_path_in_another(tmp
     assert [entry.sources for entry in entries] == [[str(runs[0]), str(runs[1])], [str(runs[2])]]
     (found,) = compare(runs[0], runs[2], n_episodes=2, max_steps=5, trust=True).differences
     assert found.difference == 0.0
+
+
+class Locked(CartPoleEnv):
+    """Cannot be copied; notes its steps."""
+
+    n_steps = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.licence = threading.Lock()
+
+    def step(self, action: Any) -> Any:
+        type(self).n_steps += 1
+        return super().step(action)
+
+
+def test_searches_that_cannot_be_played_are_refused_before_anything_is() -> None:
+    Locked.n_steps = 0
+    options: Any = {"search": ["best_of:2"], "n_episodes": 4, "max_steps": 5}
+    with pytest.raises(SearchError, match="search tries actions in copies of the environment"):
+        compare("random", env=lambda: GymMazeEnv(Locked()), **options)
+    assert not Locked.n_steps
+
+    def timed() -> Any:
+        return InProcessEngine(step_timeout=5.0)
+
+    class Counted(GymMazeEnv):
+        def step(self, action: Any) -> Any:
+            Locked.n_steps += 1
+            return super().step(action)
+
+    with pytest.raises(ValueError, match=r"step_timeout=5.0 keeps environments in separate processes"):
+        compare("random", env=lambda: Counted("CartPole-v1"), make_engine=timed, **options)
+    assert not Locked.n_steps

@@ -232,3 +232,29 @@ def test_values_without_references_pass_untouched() -> None:
 def test_references_that_lead_nowhere_are_refused(content: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         filled(config(**content))
+
+
+# ---------------------------------------------------------------------------------------------- files of Hydra
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults:\n  - /env: mine\n  - override /algorithm: ppo\n",
+        "# @package wrappers\nmaze.core.wrappers.TimeLimitWrapper:\n  max_episode_steps: 10\n",
+        "# a comment\n#@package _global_\nalgorithm: {lr: 0.1}\n",
+        "_target_: my_project.make_env\nsize: 3\n",
+    ],
+)
+def test_files_for_hydra_are_refused_with_what_to_write(text: str) -> None:
+    path = write("configs/env/mine.yaml", text)
+    message = r"mine\.yaml is a file for Hydra, as Maze reads it: write `base` for `defaults`, `class_path` with"
+    with pytest.raises(ConfigurationError, match=message):
+        with_bases("--config", path)
+    with pytest.raises(ConfigurationError, match=message):
+        with_bases("--config", write("whole.yaml", "data: {env: env/mine}"))
+
+
+def test_values_named_defaults_are_no_sign_of_hydra() -> None:
+    whole = {"data": {"defaults": [1], "_target_": "x"}, "model": {"defaults": None}}
+    assert content(write("plain.yaml", dump(whole))) == whole

@@ -29,7 +29,13 @@ CONFIGURATION: dict[str, Any] = {
     "model": {"class_path": "maze_pl.modules.PPO", "init_args": {"lr": 0.1}},
     "data": {
         "class_path": "maze_pl.datamodules.RolloutDataModule",
-        "init_args": {"env": "package.make_env", "n_envs": 2, "seed": 7},
+        "init_args": {
+            "env": "package.make_env",
+            "n_envs": 2,
+            "seed": 7,
+            "engine": None,
+            "evaluators": {"eval": {"n_episodes": 8, "env": "package.make_env"}},
+        },
     },
     "hyperparameters": None,
     "best_checkpoint": {"monitor": "eval/return", "dirpath": "outputs/a/best"},
@@ -69,6 +75,8 @@ def learned(run_dir: Path, configuration: Any) -> tuple[dict[str, Any], Any]:
         ("view", True),
         ("run_dir", "outputs/b"),
         ("data.init_args.env", {"class_path": "package.make_env", "init_args": {}}),
+        ("data.init_args.evaluators.eval.env", {"class_path": "package.make_env", "init_args": {}}),
+        ("data.init_args.engine", {"class_path": "maze_pl.collect.engines.ProcessEngine"}),
     ],
 )
 def test_options_that_do_not_affect_learning_make_no_difference(tmp_path: Path, option: str, value: Any) -> None:
@@ -86,12 +94,21 @@ def test_options_that_do_not_affect_learning_make_no_difference(tmp_path: Path, 
         ("best_checkpoint.monitor", "eval/kpi/delay"),
         ("data.init_args.env", "package.make_other_env"),
         ("data.init_args.n_envs", 4),
+        ("data.init_args.evaluators.eval.env", "package.make_other_env"),
     ],
 )
 def test_options_of_learning_and_of_the_selected_policy_differ(tmp_path: Path, option: str, value: Any) -> None:
     found, seeds = learned(tmp_path / "b", changed(option, value))
     expected, expected_seeds = learned(tmp_path / "a", CONFIGURATION)
     assert found != expected and seeds == expected_seeds
+
+
+@pytest.mark.parametrize("class_path", ["maze_pl.datamodules.ActorDataModule", "package.DataModule"])
+def test_the_engine_counts_where_results_may_depend_on_it(tmp_path: Path, class_path: str) -> None:
+    configuration = changed("data.class_path", class_path)
+    other = copy.deepcopy(configuration)
+    other["data"]["init_args"]["engine"] = {"class_path": "maze_pl.collect.engines.ProcessEngine"}
+    assert learned(tmp_path / "a", configuration) != learned(tmp_path / "b", other)
 
 
 def test_seeds_are_apart(tmp_path: Path) -> None:
@@ -118,10 +135,11 @@ def begun(run_dir: Path, *commands: str) -> dict[str, Any]:
 def test_the_run_or_checkpoint_that_training_starts_from_counts(tmp_path: Path) -> None:
     scratch = begun(tmp_path / "a", "--config a")
     warm = begun(tmp_path / "b", "--config a --warm-start 'runs/x y'", "--resume b", "--resume b --ckpt_path c.ckpt")
-    assert scratch["warm_start"] is None and warm == {**scratch, "warm_start": "runs/x y"}
+    assert scratch["warm_start"] is None and warm == {**scratch, "warm_start": str(Path("runs/x y").absolute())}
+    assert begun(tmp_path / "f", f"--warm-start '{Path.cwd()}/runs/x y'") == warm
     assert begun(tmp_path / "c", "--warm_start=./runs/x\\ y/") == warm
     assert begun(tmp_path / "d", "--warm-start failed", "--config a") == scratch
-    assert begun(tmp_path / "e", "--ckpt_path d/last.ckpt --config a")["ckpt_path"] == "d/last.ckpt"
+    assert begun(tmp_path / "e", "--ckpt_path d/last.ckpt --config a")["ckpt_path"].endswith("/d/last.ckpt")
 
 
 def test_seeds_that_start_from_the_seeds_of_one_training_are_of_one_configuration(tmp_path: Path) -> None:

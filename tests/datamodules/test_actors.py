@@ -70,6 +70,17 @@ def stream(rollouts: list[Rollout], num_actors: int) -> list[list[float]]:
     return seen
 
 
+@pytest.mark.parametrize(("n_cores", "n_actors"), [(2, 2), (16, 8)])
+def test_0_actors_mean_one_per_core_as_far_as_the_queue_can_serve_them(
+    monkeypatch: pytest.MonkeyPatch, n_cores: int, n_actors: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(n_cores)))
+    assert ActorDataModule(partial(Drift, None), num_actors=0, evaluators={}).num_actors == n_actors
+    assert ActorDataModule(Drift, num_actors=0, queue_out_of_sync_factor=2, evaluators={}).num_actors == n_cores
+    with pytest.raises(ValueError, match="num_actors=16 are more actors than the queue can serve, with room for 8"):
+        ActorDataModule(Drift, num_actors=16)
+
+
 # ------------------------------------------------------------------------------------------------ in this process
 
 

@@ -14,6 +14,7 @@ from maze_pl import RunContext
 from maze_pl.__main__ import main
 from maze_pl.datamodules import RolloutEvaluator
 from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.runs.loading import load_data
 
 SHOP = "maze_pl.envs.job_shop.job_shop_factory"
@@ -104,6 +105,20 @@ def test_mistakes_are_refused_in_one_message(
     assert error.count("error:") == 1 and "Traceback" not in error
 
 
+def test_wrappers_are_not_appended_to_those_of_training_that_an_evaluator_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    option = "--data.evaluators.eval.wrappers"
+    assert main([*FIT, f"{option}+", "wrappers/monitoring"]) == 2
+    message = f"{option}+ would replace the wrappers of training, which this evaluator has: begin with {option}"
+    assert f"{message} '${{data.wrappers}}'" in capsys.readouterr().err
+    own = printed(capsys, option, "${data.wrappers}", f"{option}+", "wrappers/monitoring")["eval"]["wrappers"]
+    names = [node["class_path"].rpartition(".")[2] for node in own]
+    assert names == ["RewardScalingWrapper", "MazeEnvMonitoringWrapper"]
+    larger = printed(capsys, "--data.evaluators.larger.wrappers+", "wrappers/monitoring")["larger"]["wrappers"]
+    assert [node["class_path"].rpartition(".")[2] for node in larger] == ["MazeEnvMonitoringWrapper"]
+
+
 def returns(evaluation: Any, name: str, policy: str) -> list[float]:
     return [episode["return"] for episode in evaluation["evaluators"][name][policy]]
 
@@ -117,7 +132,8 @@ def test_a_run_is_evaluated_validated_resumed_and_loaded(capsys: pytest.CaptureF
     assert all(reward > -5 for reward in returns(evaluation, "eval", "best"))
     assert main(["validate", "run"]) == 0
     assert "larger BaseEnvEvents" in capsys.readouterr().out
-    data = load_data("run")
+    assert load_data("run").evaluators == {}
+    data = load_data("run", with_evaluators=True)
     found = data.evaluate("larger", maze_pl.load("run").policy)
     assert [one.reward for one in found.summaries] == returns(evaluation, "larger", "best")
     data.teardown("validate")
@@ -137,13 +153,25 @@ def test_untrusted_environments_of_evaluators_are_refused(capsys: pytest.Capture
 
 
 @pytest.mark.slow
-def test_run_context_takes_environments_of_evaluators_from_python() -> None:
+def test_run_context_takes_environments_of_evaluators_from_python(capsys: pytest.CaptureFixture[str]) -> None:
+    limited = [lambda env: TimeLimitWrapper(env, 3)]
     evaluators = {
         "eval": RolloutEvaluator(n_episodes=1),
         "short": RolloutEvaluator(n_episodes=2, env=lambda: GymMazeEnv("CartPole-v1", max_episode_steps=4)),
+        "limited": RolloutEvaluator(n_episodes=2, wrappers=limited),
     }
     small = {"data.n_envs": 1, "data.n_rollout_steps": 20, "data.epoch_length": 1, "algorithm.batch_size": 20}
     overrides = {"env.name": "CartPole-v1", **small, "data.evaluators": evaluators}
     RunContext(algorithm="ppo", overrides=overrides, run_dir="here", silent=True).train(n_epochs=1)
     evaluation = json.loads(Path("here/final_evaluation.json").read_text(encoding="utf-8"))
     assert returns(evaluation, "short", "last") == [4.0, 4.0]
+    assert maze_pl.load_env("here").spec is not None
+    for command in (["view", "here"], ["compare", "here", "--n_episodes", "2"]):
+        assert main(command) == 0
+    assert main(["validate", "here"]) == 2
+    names = ["data.evaluators.short.env", "data.evaluators.limited.wrappers"]
+    remedy = "use RunContext(run_dir=..., overrides={" + ", ".join(f"{name!r}: ..." for name in names) + "})"
+    assert remedy in capsys.readouterr().err
+    again = {names[0]: evaluators["short"].env, names[1]: limited}
+    found = RunContext(run_dir="here", overrides=again, silent=True).evaluate()
+    assert found["short/return"] == 4.0 and found["limited/return"] == 3.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from functools import partial
 from pathlib import Path
@@ -20,11 +21,13 @@ from maze_pl.datamodules import (
     SelfLabellingDataModule,
     TrajectoryDataModule,
 )
+from maze_pl.datamodules.environment_maker import EnvironmentMaker
 from maze_pl.datasets import InMemoryDataset
-from maze_pl.envs import GifFiles, GymMazeEnv
+from maze_pl.envs import CartPoleArrayEnv, GifFiles, GymMazeEnv
 from maze_pl.envs.job_shop import job_shop_factory
 from maze_pl.envs.wrappers import (
     EventLogsWrapper,
+    RandomResetWrapper,
     TrajectoryRecordingWrapper,
 )
 from maze_pl.events.event_log_ends import EVENT_LOG_ENDS
@@ -83,6 +86,59 @@ def test_cloning_is_evaluated_in_other_environments() -> None:
     assert lengths(TrajectoryDataModule(dataset, Drift, seed=3, evaluators=both(env=Shifted))) == [3] * 3
     with pytest.raises(ValueError, match="need an environment, but there is none"):
         TrajectoryDataModule(dataset, evaluators=both(env=Shifted))
+
+
+def test_cloning_refuses_evaluators_that_cannot_play_before_the_first_epoch() -> None:
+    dataset = InMemoryDataset(recorded_episodes())
+    without_form = TrajectoryDataModule(
+        dataset,
+        CARTPOLE,
+        evaluators=both(
+            env=CartPoleArrayEnv, wrappers=[partial(RandomResetWrapper, min_skip_steps=0, max_skip_steps=2)]
+        ),
+    )
+    with pytest.raises(ValueError, match=r"^evaluators\['held_out'\]: .*RandomResetWrapper"):
+        without_form.setup("fit")
+    without_any = partial(NORMALIZED, exclude=["observation"])
+    data = TrajectoryDataModule(dataset, Drift, [NORMALIZED], evaluators=both(wrappers=[without_any]))
+    data.setup("fit")
+    with pytest.raises(ValueError, match=r"^evaluators\['held_out'\]: .*observation.* are not normalised"):
+        data.train_dataloader()
+
+
+class Moving(GymMazeEnv):
+    """Changes the current folder when it is made, and can be drawn."""
+
+    n_open = 0
+
+    def __init__(self) -> None:
+        os.chdir("/")
+        super().__init__("CartPole-v1", render_mode="rgb_array")
+        Moving.n_open += 1
+
+    def close(self) -> None:
+        Moving.n_open -= 1
+        super().close()
+
+
+def test_checks_close_their_environments_and_keep_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = RolloutDataModule(CARTPOLE, n_envs=1, evaluators=both(env=Moving, render=True))
+    data.setup("validate")
+    assert Path.cwd() == tmp_path and Moving.n_open == 0
+    maker = EnvironmentMaker(Moving, [], None, None, check="fast", step_timeout=None, owner="Data")
+    with pytest.raises(ValueError, match="there are statistics for wrappers"):
+        maker.require_loadable({"none": {}})
+    assert Path.cwd() == tmp_path and Moving.n_open == 0
+
+
+@pytest.mark.parametrize("name", ["train", "train_tasks", "held/out"])
+def test_names_that_would_be_read_as_something_else_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"no evaluator can be named 'train|cannot have a slash in its name"):
+        make_data(evaluators={name: RolloutEvaluator()})
+    make_data(evaluators={"training": RolloutEvaluator()})
 
 
 @pytest.mark.slow

@@ -91,6 +91,30 @@ def test_observations_may_have_other_bounds_and_actions_other_types_as_networks_
     assert lengths(observing(BOX, spaces.Box(-1, 1, (1,), np.float64))) == [1] * 3
 
 
+@pytest.mark.parametrize(
+    ("training", "held_out", "is_played"),
+    [
+        (spaces.Box(0, 255, (4,), np.uint8), spaces.Box(0, 1, (4,), np.float32), False),
+        (spaces.Box(0, 255, (4,), np.uint8), spaces.Box(0, 255, (4,), np.int32), False),
+        (spaces.Box(0, 1, (4,), np.bool_), spaces.Box(0, 1, (4,), np.int64), False),
+        (spaces.Box(0, 9, (4,), np.int64), spaces.Box(0, 10, (4,), np.int64), False),
+        (spaces.Box(0, 9, (4,), np.int64), spaces.Box(-1, 9, (4,), np.int64), False),
+        (spaces.Box(0, 9, (4,), np.int64), spaces.Box(1, 9, (4,), np.int32), True),
+        (spaces.Box(0, 9, (4,), np.float64), spaces.Box(0, 10, (4,), np.float32), True),
+    ],
+)
+def test_observations_are_of_the_kind_of_training_and_integers_within_its_bounds(
+    training: Any, held_out: Any, is_played: bool
+) -> None:
+    env, other = (partial(Observing, space, spaces.Discrete(2)) for space in (training, held_out))
+    data = RolloutDataModule(env, n_envs=1, evaluators=both(env=other))
+    if is_played:
+        assert lengths(data) == [1] * 3
+        return
+    with pytest.raises(ValueError, match=r"observation 'observation' of sub-step 0 is Box\(.* in training"):
+        data.setup("fit")
+
+
 def test_wrappers_alone_may_not_change_the_bounds_of_observations() -> None:
     given = {"min": [0.0, 0.0], "max": [4.0, 4.0]}
     strategy = "maze_pl.envs.wrappers.RangeZeroOneObservationNormalizationStrategy"
@@ -234,10 +258,36 @@ def test_wrappers_that_estimate_other_things_are_recognised_too() -> None:
         make_data(evaluators=both(wrappers=training)).setup("fit")
 
 
+GIVEN = partial(ObservationNormalizationWrapper, default_statistics={"mean": [0.0, 0.0], "std": [1.0, 2.0]})
+OTHERS = partial(ObservationNormalizationWrapper, default_statistics={"mean": [0.0, 0.0], "std": [1.0, 3.0]})
+
+
+@pytest.mark.parametrize(
+    ("training", "held_out", "message"),
+    [
+        ([GIVEN], [], r"has no wrapper .*ObservationNormalizationWrapper, with which the policy is trained: add it"),
+        ([GIVEN], [OTHERS], r"has other configured statistics of .*Wrapper than training \(.*3\.0.* instead of .*2\.0"),
+        ([NORMALIZED], [GIVEN], r"has other configured statistics of .* instead of missing\): configure the same ones"),
+        ([GIVEN], [NORMALIZED], r"has the wrappers \['.*ObservationNormalizationWrapper'\], whose statistics training"),
+        ([], [GIVEN], r"has other configured statistics of .* instead of missing\)"),
+    ],
+)
+@pytest.mark.parametrize("env", [None, Drift])
+def test_configured_statistics_must_be_those_of_training(
+    training: list[Any], held_out: list[Any], message: str, env: Any
+) -> None:
+    data = make_data(wrappers=training, evaluators=both(wrappers=held_out, env=env))
+    with pytest.raises(ValueError, match=rf"evaluators\['held_out'\] {message}"):
+        data.setup("fit")
+
+
+def test_equal_configured_statistics_are_used() -> None:
+    data = make_data(wrappers=[GIVEN], evaluators=both(wrappers=[partial(GIVEN)]))
+    same = make_data(wrappers=[GIVEN], evaluators=both())
+    assert validate(data).returns("held_out") == validate(same).returns("held_out")
+
+
 def test_statistics_that_do_not_fit_are_refused_before_training() -> None:
-    given = {"mean": [0.0, 0.0], "std": [1.0, 1.0]}
-    constant = partial(ObservationNormalizationWrapper, default_statistics=given)
-    validate(make_data(evaluators=both(wrappers=[constant])))  # no statistics of training
     with_both = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
     without_any = partial(with_both, exclude=["observation"])
     data = make_data(wrappers=[without_any], evaluators=both(wrappers=[with_both]))
