@@ -213,6 +213,12 @@ FAST: dict[str, tuple[str, ...] | int] = {
     "modules/test_learning_rates.py::test_a_rate_that_a_callback_sets_is_kept": 3,
     "callbacks/test_no_waiting.py::test_the_callbacks_of_a_run_read_nothing_between_rollouts": ("flat-cpu",),
     "serving/test_server.py::test_connections_whose_clients_do_not_read_are_closed": 3,
+    "runs/test_contained_wrappers.py::test_a_rollout_passes_on_what_the_bundle_clips": (),
+    "deployment/test_bundles.py::test_an_observation_that_the_bundle_clips_may_be_infinite": (),
+    "comparison/test_compare.py::test_searches_that_cannot_be_played_are_refused_before_anything_is": (),
+    "bundle/test_batch_parity.py::test_a_batch_that_is_decided_differently_is_refused": (),
+    "search/test_search_budgets.py::test_the_time_of_a_search_is_used": (),
+    "estimation/test_fitted_q.py::test_rare_rewards_count_by_their_probability": 3,
 }
 
 # test -> slow cases that `make slow` runs, or n for each n-th case; `make long` runs the others
@@ -227,9 +233,11 @@ SLOW: dict[str, tuple[str, ...] | int] = {
         "maze_pl_cutting_2d.py",
         "rollouts.py",
     ),
+    "bad_input/test_events.py::test_what_is_wrong_about_events_is_said_in_one_message": 2,
+    "bad_input/test_impala.py::test_invalid_options_are_refused_in_one_message": 2,
     "bad_input/test_table.py::test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 4,
-    "configs/test_shipped.py::test_experiments_parse": 3,
-    "configs/test_shipped.py::test_group_files_parse_where_they_belong": 3,
+    "configs/test_shipped.py::test_experiments_parse": 6,
+    "configs/test_shipped.py::test_group_files_parse_where_they_belong": 6,
     "core/test_batches.py::test_groups_of_environments_make_the_rollout_of_all_of_them": 2,
     "envs/ride_hailing/test_arrays.py::test_options_that_do_not_exist_make_vehicles_stay_as_in_single_episodes": 3,
     "envs/ride_hailing/test_arrays.py::test_rewards_are_equal_in_arrays": 2,
@@ -237,13 +245,13 @@ SLOW: dict[str, tuple[str, ...] | int] = {
     "envs/test_checker.py::test_nothing_is_wrong_with_a_sound_environment": 2,
     "envs/wrappers/test_contract.py::test_a_wrapper_can_be_applied_twice_or_says_why_not": 2,
     "envs/wrappers/test_contract.py::test_the_same_seed_gives_the_same_acts": 2,
-    "envs/wrappers/test_contract.py::test_vector_environments_of_both_kinds_show_the_same": 4,
-    "perception/blocks/test_exports.py::test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size": 2,
+    "envs/wrappers/test_contract.py::test_vector_environments_of_both_kinds_show_the_same": 12,
+    "perception/blocks/test_exports.py::test_an_exported_block_gives_the_same_numbers_for_batches_of_any_size": 4,
     "collect/test_exploration_noise.py::test_four_epochs_equal_two_and_two_more": (
         "auto-make_networks",
         "off-recurrent_networks",
     ),
-    "config/test_lightning_features.py::test_what_fits_trains_and_leaves_its_files": (
+    "config/test_lightning_features.py::test_supported_features_train_and_leave_their_files": (
         "ModelCheckpoint",
         "WandbLogger",
         "max_steps",
@@ -255,20 +263,12 @@ SLOW: dict[str, tuple[str, ...] | int] = {
         "impala_cartpole",
         "ppo_cartpole_arrays",
         "ppo_cartpole_recurrent",
-        "ppo_hopper",
         "ppo_job_shop",
-        "ppo_lunar_lander_fine_tuning",
-        "ppo_multi_echelon_stock_small",
-        "ppo_pettingzoo",
         "sac_lunar_lander_continuous",
-        "td3_pendulum",
     ),
     "configs/test_models_run.py::test_a_model_trains_by_its_documented_command": (
         "critic/flatten_concat_shared",
-        "critic/flatten_concat_state_action",
-        "critic/template_state",
         "model/flatten_concat_shared_embedding",
-        "model/pixel_obs_rnn",
         "model/tutorial_cutting_2d_struct_masked",
         "model/vector_obs_transformer",
     ),
@@ -282,11 +282,7 @@ SLOW: dict[str, tuple[str, ...] | int] = {
         "structured-3-True",
         "monitored-1-False",
     ),
-    "exact/test_engines.py::test_workers_decide_nothing_about_the_result": (
-        "ppo-hierarchy-n_workers1",
-        "a2c-team_memory-n_workers4",
-    ),
-    "exact/test_es.py::test_workers_decide_nothing_about_the_result": ("team_memory",),
+    "exact/test_engines.py::test_workers_decide_nothing_about_the_result": ("ppo-hierarchy-n_workers1",),
     "exact/test_replay.py::test_six_epochs_equal_three_and_three_more": (
         "hierarchy",
         "td3_pendulum",
@@ -299,6 +295,7 @@ SLOW: dict[str, tuple[str, ...] | int] = {
         "PPO-options2-step",
         "PPO-options4-shared",
     ),
+    "modules/optimization/test_gradient_hooks.py::test_hooks_that_callbacks_add_are_called_by_traced_updates": 2,
     "modules/optimization/test_optimizer_options.py::test_updates_are_those_of_the_optimiser_of_torch_traced_or_not": (
         "factory0",
         "RMSprop",
@@ -349,27 +346,15 @@ SLOW: dict[str, tuple[str, ...] | int] = {
         "1-agents come and go",
         "1-transformers",
     ),
-    "perception/blocks/test_pointer.py::test_a_network_is_exported_for_any_number_of_slots": (
-        "torch-all_slots",
-        "onnx-glimpses",
-        "onnx-whole_numbers",
-    ),
+    "perception/blocks/test_pointer.py::test_a_network_is_exported_for_any_number_of_slots": ("onnx-glimpses",),
     "perception/test_exported_networks.py::test_a_network_is_exported_for_batches_of_any_size": (
         "flatten_concat_policy",
-        "item_set_policy",
-        "recurrent_template",
         "transformer_template",
     ),
 }
 
 # test -> cases that only `make long` runs; other cases are where they are marked
 LONG: dict[str, tuple[str, ...]] = {
-    "config/test_lightning_features.py::test_supported_features_train_and_leave_their_files": (
-        "profiler simple",
-        "RichProgressBar",
-        "EarlyStopping",
-        "CSVLogger",
-    ),
     "cli/test_automatic_networks.py::test_one_line_trains_and_the_run_can_be_resumed_and_loaded": (
         "CliffWalking-v1",
         "Blackjack-v1",
@@ -380,12 +365,27 @@ LONG: dict[str, tuple[str, ...]] = {
         "MountainCarContinuous-v0",
     ),
     "cli/test_seeds.py::test_a_signal_stops_all_seeds_which_then_go_on_as_if_it_had_not": ("2",),
+    "collect/engines/test_contract.py::test_players_have_time_to_close": ("ray",),
+    "collect/engines/test_process_engine.py::test_workers_end_with_the_main_process_however_it_ends": ("error",),
+    "envs/cutting_2d/test_configuration.py::test_every_variant_trains": ("flat", "struct"),
+    "envs/job_shop/test_cp_sat.py::test_the_optimum_of_published_instances_is_proved": ("ft06", "la31"),
+    "faults/test_signals.py::test_a_rollout_that_fails_after_a_signal_is_abandoned": ("ranks",),
+    "run_context/test_defaults.py::test_each_algorithm_trains_from_its_defaults": ("td3",),
     "collect/engines/test_contract.py::test_a_job_may_return_none": ("ray",),
     "collect/engines/test_contract.py::test_a_policy_without_weights_works_too": ("ray",),
     "collect/engines/test_contract.py::test_a_second_start_forgets_jobs_weights_and_actors": ("ray",),
     "collect/engines/test_contract.py::test_an_actor_that_has_lost_its_environments_begins_anew": ("ray",),
     "collect/engines/test_contract.py::test_actors_may_be_made_by_a_lambda": ("ray",),
     "collect/engines/test_contract.py::test_after_closing_nothing_is_done_until_the_next_start": ("ray",),
+    "collect/engines/test_contract.py::test_an_actor_keeps_its_state_and_does_its_jobs_in_order": ("ray",),
+    "collect/engines/test_contract.py::test_any_other_error_arrives_with_its_trace_and_ends_all": ("ray",),
+    "collect/engines/test_contract.py::test_a_result_does_not_change_when_the_actor_goes_on": ("ray",),
+    "collect/engines/test_contract.py::test_a_tensor_that_occurs_twice_arrives_as_one": ("ray",),
+    "collect/engines/test_contract.py::test_global_generators_of_workers_follow_the_seed_and_differ": ("ray",),
+    "collect/engines/test_contract.py::test_map_returns_results_in_the_order_of_the_jobs": ("ray",),
+    "collect/engines/test_contract.py::test_players_know_the_run_that_they_belong_to": ("ray",),
+    "collect/engines/test_contract.py::test_waiting_without_a_submitted_job_is_an_error": ("ray",),
+    "collect/engines/test_contract.py::test_weights_of_before_the_first_job_are_those_that_it_is_done_with": ("ray",),
     "distributed/test_strategies.py::test_an_agent_is_trained_resumed_validated_and_loaded": ("one_process",),
     "distributed/test_strategies.py::test_all_ways_of_starting_two_ranks_train_the_same": ("ddp_spawn",),
     "envs/wrappers/test_residual_action_wrapper.py::test_training_is_resumed_exactly": (
@@ -437,11 +437,19 @@ LONG: dict[str, tuple[str, ...]] = {
         "value_based.md",
         "tuning.md",
         "pettingzoo.md",
+        "runs.md",
+        "configurations.md",
+        "deployment.md",
+        "writing_an_algorithm.md",
+        "reports.md",
+        "viewer.md",
     ),
+    "test_example_algorithms.py::test_two_epochs_equal_one_and_a_resumed_one": ("td3_pendulum", "iql_cartpole"),
     "test_notebooks.py::test_the_notebook_runs": (
         "looking_at_results",
         "fine_tuning_a_clone",
         "own_environment",
+        "first_example",
     ),
 }
 
@@ -457,7 +465,14 @@ def leave_to_slow_and_long_tests(items: list[pytest.Item], *, all_are_there: boo
     for item in items:
         name, _, case = item.nodeid.removeprefix("tests/").removesuffix("]").partition("[")
         cases.setdefault(name, {})[case] = item
+    files = {name.partition("::")[0] for name in cases}
     missing = [
+        name
+        for listed in (FAST, SLOW, LONG)
+        for name in listed
+        if name.partition("::")[0] in files and name not in cases
+    ]
+    missing += [
         f"{name}[{case}]"
         for listed in (FAST, SLOW, LONG)
         for name, chosen in listed.items()
@@ -465,7 +480,8 @@ def leave_to_slow_and_long_tests(items: list[pytest.Item], *, all_are_there: boo
         for case in {*chosen} - cases[name].keys()
     ]
     if missing and all_are_there:
-        raise pytest.UsageError(f"tests/representatives.py names cases that do not exist: {', '.join(sorted(missing))}")
+        names = ", ".join(sorted(missing))
+        raise pytest.UsageError(f"tests/representatives.py names tests or cases that do not exist: {names}")
     slow = {item for item in items if item.get_closest_marker("slow")}
     for name, found in cases.items():
         for place, (case, item) in enumerate(found.items()):

@@ -1,12 +1,12 @@
 """Scripts of benchmarks that take sizes still run, on the least work, and print their figures."""
 
 import json
-import os
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
+
+from tests.documentation import shell
 
 FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 SCRIPTS = {
@@ -37,13 +37,8 @@ SCRIPTS = {
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_benchmark_prints_its_figures(script: str, tmp_path: Path) -> None:
     file, *options = script.split()
-    command = [sys.executable, "-W", "ignore", str(FOLDER / file), *options, *SCRIPTS[script]]
-    path = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    figures = json.loads(done.stdout.strip().splitlines()[-1])
+    shown = shell(shlex.join(["run-script", str(FOLDER / file), *options, *SCRIPTS[script]]) + " 2> errors", tmp_path)
+    figures = json.loads(shown.strip().splitlines()[-1])
     numbers = [value for value in figures.values() if not isinstance(value, str | None)]
     assert numbers
     assert all(value >= 0 for value in numbers)

@@ -1,9 +1,10 @@
-"""Provides shells with `maze-pl` and `maze-run`, forked from a process that has imported everything.
+"""Provides shells with `maze-pl`, `maze-run` and `run-script`, forked from a process that has imported everything.
 
 usage: python -P tests/warm_maze_pl.py FOLDER
 
 Writes the commands into the folder, says so in a line, and serves until standard input ends. Importing takes
 seconds, which the forked commands save; they differ from separate processes in nothing that `maze-pl` looks at.
+`run-script FILE ARGUMENTS` runs a Python file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import runpy
 import select
 import shutil
 import socket
@@ -51,6 +53,11 @@ def become(connection: socket.socket) -> tuple[str, list[str]]:
 
 def run(program: str, arguments: list[str]) -> int:
     """Run the command in this process."""
+    if program == "run-script":
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+        return 0
     return (maze_run.main if program == "maze-run" else main)(arguments)
 
 
@@ -60,7 +67,7 @@ def serve(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(address))
         listener.listen()
-        for program in ("maze-pl", "maze-run"):
+        for program in ("maze-pl", "maze-run", "run-script"):
             text = COMMAND.format(python=sys.executable, address=str(address), program=program)
             (folder / program).write_text(text, encoding="utf-8")
             (folder / program).chmod(0o755)

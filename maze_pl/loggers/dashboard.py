@@ -136,7 +136,7 @@ def bins(histogram: Histogram) -> Bins | None:
         return None
     low, high = float(values[0]), float(values[-1])
     largest = max(abs(low), abs(high))
-    smallest_width = 2.0 * math.ulp(largest)
+    smallest_width = 8.0 * math.ulp(largest)  # edges and this width itself are rounded
     if largest < _LARGEST_WHOLE and high - low < N_BINS and np.array_equal(values, np.round(values)):
         edges = np.arange(low - 0.5, high + 1.0)
     elif high / N_BINS - low / N_BINS < smallest_width:

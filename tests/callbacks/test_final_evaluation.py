@@ -202,6 +202,7 @@ def test_a_batch_size_that_does_not_fit_is_found_before_anything_is_written(caps
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("inside")
 def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
     evaluators = ["--data.evaluators", '{"eval": {"n_episodes": 5}}', "--trainer.devices", "2"]

@@ -204,6 +204,7 @@ def test_environments_in_processes_of_their_own_give_the_same_run() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_ranks_share_one_run_directory(project: Path) -> None:
     options = ["--trainer.devices", "2", "--data.n_envs", "1", "--run_dir", "here"]
     command = [sys.executable, "-m", "maze_pl", "fit", "--config", "ppo_cartpole", *SMALL, *TWO_EPISODES, *options]

@@ -143,6 +143,7 @@ def test_runs_that_start_from_a_run_leave_its_logs_alone_and_a_moved_run_continu
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_seeds_with_one_folder_for_their_logs_all_keep_them() -> None:
     assert fit("--run_dir", "runs", "--seeds", "2", *loggers("logs")) == 0

@@ -27,6 +27,7 @@ def test_six_epochs_equal_three_and_three_more(tmp_path: Path, env: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("env", ["cartpole", "team_memory"])
 def test_workers_decide_nothing_about_the_result(tmp_path: Path, env: str) -> None:
     expected = train(tmp_path, "here", env)

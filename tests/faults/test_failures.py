@@ -21,6 +21,7 @@ def faulty(how: str, after: int, rank: int | None = None) -> list[str]:
     return ["--data.env", f'{{"class_path": "tests.faults.environments.Faulty", "init_args": {init}}}']
 
 
+HERE = ["--data.engine", "InProcessEngine"]
 NO_STATISTICS = ["--data.wrappers", "[]"]  # whose estimation makes steps in the main process
 
 
@@ -41,7 +42,7 @@ WORKERS = ["--data.n_shards", "2", "--data.engine", "ProcessEngine"]
     "options", [[], pytest.param(WORKERS, marks=pytest.mark.long)], ids=["main process", "workers"]
 )
 def test_a_killed_process_of_environments_is_replaced(server: Server, tmp_path: Path, options: list[str]) -> None:
-    run = server.fit(tmp_path, *SUBPROCESS, *options)
+    run = server.fit(tmp_path, *SUBPROCESS, *NO_STATISTICS, *options)
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     run.until(last.exists)
     os.kill(run.environment_processes()[0], KILL)
@@ -60,16 +61,13 @@ def test_a_killed_process_of_environments_is_replaced(server: Server, tmp_path: 
 def test_a_killed_process_that_may_not_be_replaced_ends_the_run_in_one_line(
     server: Server, tmp_path: Path, options: list[str]
 ) -> None:
-    allowance = ["--data.engine.max_replacements", "0"]
-    run = server.fit(tmp_path, *SUBPROCESS, *(options or ["--data.engine", "InProcessEngine"]), *allowance)
+    options = [*(options or HERE), "--data.engine.max_replacements", "0"]
+    run = server.fit(tmp_path, *SUBPROCESS, *NO_STATISTICS, *options)
     run.until((tmp_path / "run" / "checkpoints" / "last.ckpt").exists)
     os.kill(run.environment_processes()[0], KILL)
     assert run.end() == 1
     assert run.output.count("failed: its process died with exit code -9; max_replacements=0 others") == 1
     assert "Traceback" not in run.output
-
-
-HERE = ["--data.engine", "InProcessEngine"]
 
 
 @pytest.mark.slow
@@ -232,7 +230,7 @@ MORE_HOOKS = "setup", "batch_start", "validation_start", "save"
 )
 def test_an_exception_in_a_callback_ends_the_workers_too(server: Server, tmp_path: Path, hook: str) -> None:
     callback = f'{{"class_path": "tests.faults.moments.FailAt", "init_args": {{"hook": "{hook}"}}}}'
-    run = server.fit(tmp_path, *SUBPROCESS, f"--trainer.callbacks=[{callback}]")
+    run = server.fit(tmp_path, *SUBPROCESS, *NO_STATISTICS, f"--trainer.callbacks=[{callback}]")
     assert run.end() == 1
     assert "ZeroDivisionError: a mistake in a callback" in run.output
     assert not (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
@@ -240,7 +238,7 @@ def test_an_exception_in_a_callback_ends_the_workers_too(server: Server, tmp_pat
 
 @pytest.mark.slow
 def test_an_evaluation_ends_at_once(server: Server, tmp_path: Path) -> None:
-    first = server.fit(tmp_path, "--trainer.max_epochs", "1")
+    first = server.fit(tmp_path, *NO_STATISTICS, "--trainer.max_epochs", "1")
     assert first.end() == 0
     evaluators = '{"eval": {"n_episodes": 100000}}'
     for number in (INT, TERM):

@@ -85,6 +85,7 @@ def require_bins_of_all(observed: np.ndarray) -> None:
         np.array([2**63 + 5], np.uint64),
         np.array([-1e308, 1.5e308]),
         np.array([5e-324, 1e-323]),
+        np.array([-23575705428827 * 5e-324, -23575705428917 * 5e-324]),
         np.array([sys.float_info.max]),
         np.array([False, True, True]),
     ],

@@ -57,6 +57,7 @@ def test_it_trains_cartpole(whole: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_three_epochs_and_three_more_in_a_new_process_are_six(whole: Path, tmp_path: Path) -> None:
     start(tmp_path, "--trainer.max_epochs", str(N_EPOCHS // 2))
     last = tmp_path / "here" / "checkpoints" / "last.ckpt"

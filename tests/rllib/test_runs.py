@@ -75,7 +75,7 @@ def test_a_run_is_logged_played_and_continued_like_any_other(
     steps = [float(next(iter(one.values()))["step"]) for one in optimizers]
     assert steps[0] > 0
     assert steps[1] == pytest.approx(1.5 * steps[0], rel=0.1)
-    agent = maze_pl.load("here")
+    agent = maze_pl.load(run / "checkpoints/last.ckpt")
     assert isinstance(agent, maze_pl.rllib.RLlibPPO)
     weights: dict[str, Any] = {}
     for name, value in states[1]["learner"]["rl_module"]["default_policy"].items():
@@ -83,12 +83,9 @@ def test_a_run_is_logged_played_and_continued_like_any_other(
     from maze_pl.rllib.step_networks import trained_part
 
     for name, value in trained_part(agent.networks, 0).state_dict().items():
-        if "best" not in name and name in weights and (run / "checkpoints/best.ckpt").exists():
-            assert value.shape == torch.as_tensor(weights[name]).shape
+        torch.testing.assert_close(value, torch.as_tensor(weights[name]), rtol=0, atol=0)
     options = ["--n_episodes", "2", "--max_steps", "20", "--runner", "sequential"]
     assert main(["rollout", "here", *options]) == 0
-    assert main(["compare", "here", "--baseline", "random", "--n_episodes", "2", "--max_steps", "20"]) == 0
-    assert main(["show", "here"]) == 0
     assert main(["export", "here", "--to", "agent.bundle", "--episodes", "1", "--max_steps", "20"]) == 0
 
 

@@ -238,6 +238,7 @@ def test_the_commands_that_come_next_work(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_wandb_is_not_imported_unless_it_is_asked_for(project: Path) -> None:
     (project / "watch.py").write_text(
         "import sys\nimport pytorch_lightning as pl\n"

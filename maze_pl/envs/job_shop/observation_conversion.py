@@ -21,9 +21,6 @@ from maze_pl.envs.job_shop.option_features import (
 )
 from maze_pl.envs.structured_env import Observation
 
-N_JOB_FEATURES = 7
-"""Leading features of an option that are the same for all alternatives of a job."""
-
 
 class ObservationConversion(ObservationConversionInterface):
     """Observations: numbers of each option, which options may be chosen, and a summary.

@@ -111,7 +111,6 @@ class RideHailingSimulation:
         self.trips = np.full((n, 4), np.nan)
         self.waiting = np.empty((0, N_COLUMNS))
         self.index = 0
-        self.n_requests = 0
         self.undecided: list[int] = []
         self._find_idle()
         return 0 if self.undecided else self.advance(generator)
@@ -202,7 +201,6 @@ class RideHailingSimulation:
         deadlines = times + generator.uniform(*self.patience, len(times))
         distances = np.abs(destinations - origins).sum(axis=1)
         rows = np.column_stack([times, deadlines, origins, destinations, distances])
-        self.n_requests += len(rows)
         self.index += 1
         requests = np.concatenate([self.waiting, rows])
         self.waiting = requests[requests[:, DEADLINE] >= self.now]

@@ -76,6 +76,7 @@ def test_repositioning_earns_more_than_staying_on_the_same_days() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_dispatcher_trains_with_the_same_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     options = ["--data.env", "env/ride_hailing_central", "--model.networks", "model/ride_hailing_central"]

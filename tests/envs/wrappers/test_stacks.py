@@ -33,6 +33,7 @@ FIT = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_stack_of_eight_from_a_file_is_trained_on_and_resumed_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
