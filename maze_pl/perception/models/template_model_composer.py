@@ -29,10 +29,10 @@ class TemplateModelComposer(CustomModelComposer):
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
-        >>> from maze_pl.perception import ConcatModelBuilder, DenseBlock, StateCriticComposer
+        >>> from maze_pl.perception import ConcatModelBuilder, DenseBlock, SharedStateCriticComposer
         >>> feature = {"block_type": DenseBlock, "block_params": {"hidden_units": [32, 32]}}
         >>> builder = ConcatModelBuilder({"feature": feature}, {"observation": "feature"})
-        >>> composer = TemplateModelComposer(builder, ProbabilisticPolicyComposer(), StateCriticComposer())
+        >>> composer = TemplateModelComposer(builder, ProbabilisticPolicyComposer(), SharedStateCriticComposer())
         >>> networks = composer.compose(Spec.of(GymMazeEnv("CartPole-v1")))
         >>> sum(parameter.numel() for parameter in networks.parameters())
         2531
