@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,16 @@ from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.bundle.traced_policy import traced
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.distribution_mapper import distribution_mappers
+from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.wrappers import DiscretizeActionsWrapper, ObservationNormalizationWrapper, ObservationStackWrapper
 from maze_pl.perception import FlattenConcatPolicyNet
 from tests.deployment.replaying import estimated
+
+PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
+NORMALIZED = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
+DISCRETE = partial(DiscretizeActionsWrapper, discretization_config={"action": {"num_bins": 7}})
+STACKED = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 3}])
 
 
 class Written:

@@ -12,24 +12,17 @@ import pytest
 
 from maze_pl import AgentDeployment
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers import (
-    DiscretizeActionsWrapper,
     ObservationNormalizationWrapper,
-    ObservationStackWrapper,
     SpacesRecordingWrapper,
     TimeLimitWrapper,
 )
 from maze_pl.runs.bundle_policy import BundlePolicy
-from tests.bundle.written_policies import Written
+from tests.bundle.written_policies import DISCRETE, NORMALIZED, PENDULUM, STACKED, Written
 from tests.deployment.replaying import compare, play
 
-PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
-NORMALIZED = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
-DISCRETE = partial(DiscretizeActionsWrapper, discretization_config={"action": {"num_bins": 7}})
-STACKED = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 3}])
 WRAPPERS = [DISCRETE, NORMALIZED, STACKED]
 
 

@@ -16,23 +16,17 @@ from maze_pl.envs.building import make_wrapped, wrapper_stack
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers import (
-    DiscretizeActionsWrapper,
     EventLogsWrapper,
     LogStatsWrapper,
     ObservationNormalizationWrapper,
-    ObservationStackWrapper,
     RandomResetWrapper,
     SpacesRecordingWrapper,
     TimeLimitWrapper,
 )
 from maze_pl.runs.contained_wrappers import MakeWithout
 from maze_pl.runs.rollout import rollout
-from tests.bundle.written_policies import Written
+from tests.bundle.written_policies import DISCRETE, NORMALIZED, PENDULUM, STACKED, Written
 
-PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
-NORMALIZED = partial(ObservationNormalizationWrapper, default_strategy_config={"axis": 0})
-DISCRETE = partial(DiscretizeActionsWrapper, discretization_config={"action": {"num_bins": 7}})
-STACKED = partial(ObservationStackWrapper, stack_config=[{"observation": "observation", "stack_steps": 3}])
 CONTAINED = [DISCRETE, NORMALIZED, STACKED]
 
 
