@@ -1,6 +1,7 @@
 """NumPy evaluation of plain dense networks on views of their weights.
 
-For a handful of observations, most of torch's cost is call overhead. A network is traced once; it
+For a handful of observations, most of torch's cost is call overhead; for many, NumPy's activations
+are the faster ones, while torch computes the large products. A network is traced once; it
 must consist of the functions in `_FUNCTIONS` only: dense layers, activations, concatenations, and
 changes of shape and type. Before each call it is compared with its state at tracing, and traced
 again if its layers or attributes have changed or its weights have moved. Networks in training mode,
@@ -13,7 +14,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -27,6 +28,18 @@ from maze_pl.agents.numpy_sampling import TORCH_TYPES, numpy_sigmoid
 from maze_pl.core.policy import Array
 
 Operation = Callable[[Any], Array]
+
+_LARGEST_PRODUCT: Final = 2**18
+"""Multiplications in a product of matrices above which torch computes it.
+
+NumPy's OpenBLAS uses all cores for larger ones, whatever the number of threads of torch, and in
+each worker process.
+"""
+_MOST_OUTPUTS: Final = 2**16
+"""Outputs of a layer above which torch evaluates the network if it has more than two threads.
+
+NumPy's activations have one thread, which is as fast as two of torch.
+"""
 
 
 class NumpyNetwork:
@@ -51,13 +64,17 @@ class NumpyNetwork:
         Args:
             observation: Name -> [B, ...].
         """
+        if torch.is_autocast_enabled("cpu"):
+            return None
         if not self._refused and (self._plan is None or not self._plan.is_current()):
             for module in self._network.modules():
                 if module.training or module._forward_hooks or module._forward_pre_hooks:
                     return None
             self._plan = _make_plan(self._network, observation)
             self._refused = self._plan is None
-        return None if self._plan is None else self._plan.evaluate(observation)
+        if self._plan is None or (self._plan.is_large(observation) and torch.get_num_threads() > 2):
+            return None
+        return self._plan.evaluate(observation)
 
     def outputs(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """Return the outputs by name, or None if torch must evaluate the network.
@@ -68,7 +85,7 @@ class NumpyNetwork:
         Args:
             observation: Name -> [B, ...], on the network's device and in its type.
         """
-        if self._refused or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        if self._refused or torch.is_grad_enabled():
             return None
         if self._network.training:
             return None
@@ -133,6 +150,7 @@ class _Plan:
         self._inputs = [(name, tensor.numpy().dtype) for name, tensor in inputs.items()]
         self._steps = recorder.steps
         self._outputs = {name: recorder.places[id(value)] for name, value in outputs.items()}
+        self._width = max((item.shape[0] for item in network.parameters() if item.dim()), default=0)
 
     def _look_up(self) -> list[int]:
         """Return the addresses of all weights."""
@@ -146,6 +164,10 @@ class _Plan:
             return self._look_up() == self._pointers
         except Exception:  # any exception, as attributes define their comparison; tensors fail
             return False
+
+    def is_large(self, observation: Mapping[str, Array]) -> bool:
+        """Return whether the widest layer has so many outputs that several threads are worth their start."""
+        return len(observation[self._inputs[0][0]]) * self._width > _MOST_OUTPUTS
 
     def evaluate(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
         """Return the outputs by name, or None if the type of an observation has changed.
@@ -249,10 +271,14 @@ def _to(dtype: torch.dtype = torch.float32) -> Operation:
 def _dense(weight: Tensor, bias: Tensor | None = None) -> Operation:
     if not isinstance(weight, nn.Parameter) or not isinstance(bias, nn.Parameter | None):
         raise TypeError("weights that are computed change with what they are computed from")
-    matrix = weight.detach().numpy().T
-    vector = 0.0 if bias is None else bias.detach().numpy()
+    weight_view, bias_view = weight.detach(), None if bias is None else bias.detach()
+    matrix = weight_view.numpy().T
+    vector = 0.0 if bias_view is None else bias_view.numpy()
 
     def dense(x: Array) -> Any:
+        if x.size * len(weight_view) > _LARGEST_PRODUCT:
+            rows = torch.from_numpy(np.require(x, requirements=["C", "W"]))  # torch needs arrays that it may write to
+            return functional.linear(rows, weight_view, bias_view).numpy()
         result = x.dot(matrix)
         result += vector
         return result

@@ -102,4 +102,5 @@ def network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:
 
 def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
     """A view of the array, not to be written to; a copy where torch does not allow a view."""
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    has_view = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    return torch.from_numpy(array if has_view else array.copy())

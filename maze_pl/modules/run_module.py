@@ -33,6 +33,7 @@ from maze_pl.modules.schedulers import Schedulers
 from maze_pl.schedules import Coefficient
 from maze_pl.schedules.coefficient import Check
 from maze_pl.system.global_generators import seed_global_generators
+from maze_pl.system.memory import keep_freed_memory
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 
 _COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`
@@ -114,8 +115,9 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
         require_fitting_data(self, self._learned_type, data)
 
     def setup(self, stage: str) -> None:
-        """Refuse an unsuitable trainer or data; make this rank leave the others in order; keep batches exact."""
+        """Refuse an unsuitable trainer or data; prepare this process and the trainer."""
         leave_at_exit()
+        keep_freed_memory()
         if self._trainer is not None:
             keep_batches_exact(self.trainer)
         if stage == "fit" and self._trainer is not None:

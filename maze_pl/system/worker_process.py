@@ -33,6 +33,7 @@ CONTEXT: Final = multiprocessing.get_context("forkserver")
 """Its `RawArray`s are unnamed shared memory, which is freed with the last process that uses it."""
 
 _LOGGER: Final = logging.getLogger(__name__)
+_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"  # read when NumPy is imported, which the fork server does
 _PASSED_OVER: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_END: Final = 2.0  # after errors and signals
 _SECONDS_TO_CLOSE: Final = 60.0  # for simulators that take long to shut down
@@ -82,6 +83,9 @@ def _messages(connection: Connection) -> Iterator[Any]:
 def prepare_workers(owner: object, workers: "Workers", preloaded: Iterable[str]) -> None:
     """Start the fork server, with INT and TERM blocked in it and in workers until they are ready.
 
+    NumPy multiplies matrices with one thread in workers, unless the environment sets
+    `OPENBLAS_NUM_THREADS`: otherwise each worker would use all cores.
+
     Args:
         owner: When it is garbage-collected, or this process exits, the workers are ended.
         workers: Collection that the workers will be added to.
@@ -93,9 +97,13 @@ def prepare_workers(owner: object, workers: "Workers", preloaded: Iterable[str])
     CONTEXT.set_forkserver_preload(list(preloaded))
     resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_OVER)
+    is_set = _BLAS_THREADS in os.environ
     try:
+        os.environ.setdefault(_BLAS_THREADS, "1")
         forkserver.ensure_running()
     finally:
+        if not is_set:
+            del os.environ[_BLAS_THREADS]
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 

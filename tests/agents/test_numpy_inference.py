@@ -439,6 +439,32 @@ def test_copies_use_their_own_weights() -> None:
     assert not np.allclose(plain.logits(X)["a"], before)
 
 
+def test_large_products_are_computed_by_torch_with_its_number_of_threads() -> None:
+    torch.manual_seed(0)
+    network = nn.Linear(64, 128)
+    plain = NumpyNetwork(_DictNetwork(network).eval())
+    large = np.random.default_rng(0).normal(size=(2048, 64)).astype(np.float32)
+    read_only = large.copy()
+    read_only.flags.writeable = False
+    for rows in (large, read_only, large[::-1], np.asfortranarray(large), large[:, None]):
+        logits = plain.logits({"observation": rows})
+        assert logits is not None
+        expected = network(torch.from_numpy(rows.copy())).detach().numpy()
+        np.testing.assert_array_equal(logits["logits"], expected)
+
+
+@pytest.mark.parametrize(("n_threads", "n_rows", "by_torch"), [(2, 1025, False), (3, 1024, False), (3, 1025, True)])
+def test_large_batches_are_left_to_torch_if_it_has_many_threads(n_threads: int, n_rows: int, by_torch: bool) -> None:
+    plain = NumpyNetwork(_DictNetwork(nn.Linear(4, 64)).eval())
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        logits = plain.logits({"observation": np.ones((n_rows, 4), np.float32)})
+    finally:
+        torch.set_num_threads(before)
+    assert (logits is None) == by_torch
+
+
 def test_a_network_goes_through_numpy_only_where_no_gradient_is_wanted() -> None:
     network = nn.Linear(3, 2)
     owner = _DictNetwork(network)
@@ -451,6 +477,7 @@ def test_a_network_goes_through_numpy_only_where_no_gradient_is_wanted() -> None
         torch.testing.assert_close(outputs["logits"], network(observation["observation"]))
         with torch.autocast("cpu", torch.bfloat16):
             assert plain.outputs(observation) is None
+            assert plain.logits({"observation": observation["observation"].numpy()}) is None
         owner.train()
         assert plain.outputs(observation) is None, "a loss is computed by torch"
 

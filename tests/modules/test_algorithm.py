@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.functional import lambda_return
-from maze_pl.modules import A2C, PPO, AlgorithmModule, FlatAdam
+from maze_pl.modules import A2C, PPO, AlgorithmModule, FlatAdam, run_module
 from maze_pl.modules.run_statistics import RunStatistics
 from tests.modules.small_algorithms import GradientAscent, Reinforce, Watcher, flat
 
@@ -50,6 +50,13 @@ def test_gradient_is_clipped_by_its_global_norm(kit: SimpleNamespace) -> None:
         table = module.epoch_statistics["train"]
         assert table["ActorCriticEvents/critic_grad_norm/substep_0"] == pytest.approx(3.0)
         assert table["ActorCriticEvents/policy_grad_norm/substep_0"] == 0.0
+
+
+def test_a_trainer_makes_the_process_keep_freed_memory(kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr(run_module, "keep_freed_memory", lambda: calls.append(True))
+    kit.fit(Reinforce(actor_critic=kit.make_actor_critic()), length=1)
+    assert calls == [True]
 
 
 @pytest.mark.filterwarnings("ignore:You are using fast_dev_run")

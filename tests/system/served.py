@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from pathlib import Path
@@ -27,6 +28,12 @@ class Served:
 
     def sleep(self) -> None:
         time.sleep(1000)
+
+    def blas_threads(self) -> int | None:
+        """Threads that NumPy multiplies matrices with; None if it has not come with OpenBLAS."""
+        libraries = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+        found = [path for path in libraries if "numpy.libs/libscipy_openblas64_" in path]
+        return ctypes.CDLL(found[0]).scipy_openblas_get_num_threads64_() if found else None
 
     def close(self) -> None:
         time.sleep(self.seconds_to_close)

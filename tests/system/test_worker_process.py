@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -69,6 +71,35 @@ def test_workers_have_the_environment_variables_of_the_moment_at_which_they_star
     monkeypatch.setenv(RUN_DIR_VARIABLE, "run")
     expected = {**os.environ, RUN_DIR_VARIABLE: str(tmp_path / "run")}
     assert answer(start(long_jobs=long_jobs), "variables") == ("result", expected)
+
+
+BLAS_THREADS = """
+import os
+from maze_pl.system.worker_process import WorkerProcess, dumps, end_workers, prepare_workers
+from tests.system.served import Served, explain
+class Owner: pass
+owner, workers, variables = Owner(), [], dict(os.environ)
+prepare_workers(owner, workers, ["numpy"])
+worker = WorkerProcess(dumps(Served), (), explain, "maze_pl-served", True, 0)
+workers.append(worker)
+assert worker.receive() == ("ready", None)
+worker.send("blas_threads")
+print(worker.receive()[1], dict(os.environ) == variables)
+end_workers(workers, 10.0)
+"""
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, 1), ("2", 2)])
+def test_numpy_uses_one_thread_in_workers_unless_the_environment_says_otherwise(
+    chosen: str | None, expected: int
+) -> None:
+    if Served().blas_threads() is None:
+        pytest.skip("NumPy has not come with OpenBLAS")
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {} if chosen is None else {"OPENBLAS_NUM_THREADS": chosen}
+    command = [sys.executable, "-c", BLAS_THREADS]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == [str(min(expected, os.cpu_count() or 1)), "True"]
 
 
 @pytest.mark.parametrize("long_jobs", [True, False])
