@@ -47,10 +47,11 @@ class Policy:
         Raises:
             BundleError: It was changed or is of a newer version, or its graphs do not fit.
         """
-        manifest, graphs = read_bundle(path, data)
         try:
-            return cls(manifest, graphs, n_threads)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            return cls(*read_bundle(path, data), n_threads)
+        except (BundleError, ImportError):  # the second one of ONNX Runtime
+            raise
+        except Exception as error:  # of a manifest that is not that of a bundle
             reason = f"{type(error).__name__}: {error}"
             raise BundleError(f"{path} is not a valid bundle: {reason}") from None
 
@@ -169,8 +170,7 @@ class _Step:
         if state is not None and not isinstance(state, Mapping):
             raise ValueError(f"state must be a dict, not {type(state).__name__}")
         if state is not None and state.keys() != self._state.keys():
-            fault = f"the policy state has the entries {[*state]}"
-            raise ValueError(f"{fault}, expected {[*self._state]}")
+            raise ValueError(f"the policy state has entries {[*state]}, expected {[*self._state]}")
         for name, (dtype, shape) in self._state.items():
             value = np.zeros((*leading, *shape), dtype) if state is None else state[name]
             array = self._add(feed, f"state/{name}", value, dtype, leading, shape)

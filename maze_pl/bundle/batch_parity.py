@@ -3,101 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
 
 import numpy as np
 
 from maze_pl.bundle.errors import ExportError
-from maze_pl.bundle.parity import TOLERANCE, Parity, compare_actions, compare_numbers
-from maze_pl.bundle.recorded_decisions import RecordedDecision
+from maze_pl.bundle.parity import Parity, SingleDecision
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
 from maze_pl_runtime import Decision, Policy
 
-_MOST_ROWS: Final = 32
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A decision that was made alone.
-
-    Attributes:
-        observation: Name -> observation.
-        state: Policy state before it; None at the start of an episode.
-        network: Number of the network that decided.
-        found: The decision.
-    """
-
-    observation: Mapping[str, Any]
-    state: Mapping[str, Array] | None
-    network: int
-    found: Decision
-
 
 def require_equal_batches(
-    parity: Parity, bundle: Policy, graphs: Mapping[StepKey, StepGraph], decisions: Sequence[RecordedDecision]
+    parity: Parity,
+    bundle: Policy,
+    graphs: Mapping[StepKey, StepGraph],
+    decisions: Mapping[StepKey, Sequence[SingleDecision]],
 ) -> None:
-    """Compare a batch of the first decisions of each sub-step with the single ones, as servers decide on batches.
+    """Compare batches of decisions of each sub-step with the single ones, as servers decide on batches.
 
     Args:
         parity: Result of the comparison of single decisions; takes up differences.
         bundle: The bundle.
         graphs: Step key -> module that a graph of the bundle was made from.
-        decisions: Decisions of the policy in its environment.
+        decisions: Step key -> decisions that the bundle made one by one.
 
     Raises:
         ExportError: A number or an action differs, or the bundle refuses the batch.
     """
-    rows: dict[StepKey, list[_Row]] = {key: [] for key in graphs}
-    states: dict[Any, dict[str, Array]] = {}
-    for decision in decisions:
-        key, agent = decision.actor
-        if len(rows[key]) == _MOST_ROWS:
-            continue
-        actor = (decision.episode, key, agent)
-        network = agent if graphs[key].n_networks > 1 else 0
-        before = states.get(actor)
-        found = bundle.decide(decision.observation, key, before, agent_id=network, check_masks=False)
-        states[actor] = found.state
-        rows[key].append(_Row(decision.observation, before, network, found))
-    for key, of_step in rows.items():
+    for key, of_step in decisions.items():
         if of_step:
-            _compare_batch(parity, bundle, key, graphs[key], of_step)
+            for deterministic in (True, False):
+                _compare_batch(parity, bundle, graphs[key], of_step, deterministic)
 
 
-def _compare_batch(parity: Parity, bundle: Policy, key: StepKey, graph: StepGraph, rows: Sequence[_Row]) -> None:
+def _compare_batch(
+    parity: Parity,
+    bundle: Policy,
+    graph: StepGraph,
+    decisions: Sequence[SingleDecision],
+    deterministic: bool,
+) -> None:
     """Compare the decisions of a sub-step.
 
     Args:
         parity: Takes up differences.
         bundle: The bundle.
-        key: The sub-step.
-        graph: Module that its graph was made from.
-        rows: The decisions.
+        graph: Module that the graph of the sub-step was made from.
+        decisions: The decisions.
+        deterministic: Compare the most likely actions instead of sampled ones.
     """
-    step = bundle.spec[key]
+    step = bundle.spec[graph.key]
     observations: dict[str, Array] = {}
     for name in step["observations"]:
-        observations[name] = np.stack([np.asarray(row.observation[name]) for row in rows])
+        arrays = [np.asarray(single.observation[name]) for single in decisions]
+        observations[name] = np.stack(arrays)
     state: dict[str, Array] = {}
     for name, described in step["state"].items():
         zeros = np.zeros(described["shape"], described["dtype"])
-        state[name] = np.stack([zeros if row.state is None else row.state[name] for row in rows])
-    networks = np.array([row.network for row in rows])
-    where = f"a batch of {len(rows)} decisions of sub-step {key!r}"
+        rows = [zeros if single.state is None else single.state[name] for single in decisions]
+        state[name] = np.stack(rows)
+    kind = "decisions" if deterministic else "sampled decisions"
+    batch = f"a batch of {len(decisions)} {kind} of sub-step {graph.key!r}"
     try:
-        together = bundle.decide(observations, key, state or None, agent_id=networks, check_masks=False)
+        together = bundle.decide(
+            observations,
+            graph.key,
+            state or None,
+            deterministic,
+            uniforms=np.stack([single.uniforms for single in decisions]),
+            agent_id=np.array([single.network for single in decisions]),
+            check_masks=False,
+        )
     except ValueError as error:
-        raise ExportError(f"{where}: the bundle decides one by one, but refuses the batch: {error}") from error
-    for place, row in enumerate(rows):
-        expected = {f"parameters/{head}": values for head, values in row.found.parameters.items()}
-        expected |= {f"next_state/{name}": values for name, values in row.found.state.items()}
-        parameters = {name: values[place] for name, values in together.parameters.items()}
-        one = Decision({}, {name: values[place] for name, values in together.state.items()}, parameters)
-        compare_numbers(parity, graph, one, expected, f"{where}, row {place}")
-        ties = graph.near_ties(row.found.parameters, TOLERANCE)
-        for head, space in graph.actions.items():
-            what = f"{where}, row {place}: action {head!r}"
-            compare_actions(parity, together.action[head][place], row.found.action[head], what, space, ties[head])
+        fault = "the bundle decides one by one, but refuses the batch"
+        raise ExportError(f"{batch}: {fault}: {error}") from error
+    for place, single in enumerate(decisions):
+        alone = single.most_likely if deterministic else single.sampled
+        expected = {f"parameters/{head}": values for head, values in alone.parameters.items()}
+        expected |= {f"next_state/{name}": values for name, values in alone.state.items()}
+        found = Decision(*[_row(part, place) for part in together])
+        where = f"the bundle does not decide in a batch as it does one by one: {batch}, row {place}"
+        uniforms = None if deterministic else single.uniforms
+        parity.compare_decision(graph, found, expected, alone.action, where, uniforms)
+
+
+def _row(arrays: Mapping[str, Array], place: int) -> dict[str, Array]:
+    """Return a row of a batch."""
+    return {name: values[place] for name, values in arrays.items()}

@@ -86,8 +86,8 @@ def export(
         }
         decisions = recorded_decisions(env, policy, parts.roles, episodes, max_steps, seed)
         bundle = Policy(manifest, parts.members)
-        parity = require_parity(bundle, policy, parts.graphs, decisions, seed)
-        require_equal_batches(parity, bundle, parts.graphs, decisions)
+        parity, singles = require_parity(bundle, policy, parts.graphs, decisions, seed)
+        require_equal_batches(parity, bundle, parts.graphs, singles)
     if parity.untested:
         remedy = "test it on more or longer episodes (episodes, max_steps)"
         fault = f"{', '.join(parity.untested)} decided nothing in the episodes of the test, so that it is not tested"

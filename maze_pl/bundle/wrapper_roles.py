@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any, Final
@@ -33,18 +34,7 @@ _STRATEGIES: Final = (
     ours.MeanZeroStdOneObservationNormalizationStrategy,
     ours.RangeZeroOneObservationNormalizationStrategy,
 )
-_LEFT_OUT: Final = {
-    ours.EventLogsWrapper: "writes event logs",
-    ours.MazeEnvMonitoringWrapper: "collects statistics",
-    ours.ObservationVisualizationWrapper: "draws observations",
-    ours.RandomResetWrapper: "starts episodes with random actions",
-    ours.ReturnNormalizationRewardWrapper: "changes rewards, which a trained policy does not need",
-    ours.SpacesRecordingWrapper: "records episodes",
-    ours.StepSkipWrapper: "ask the policy once in {n_steps} steps, and {others} in the others",
-    ours.TimeLimitWrapper: "end episodes after {max_episode_steps} steps",
-    ours.TrajectoryRecordingWrapper: "records episodes",
-}
-"""Wrappers that the policy does not see, and what the caller has to do instead, with numbers of the wrapper."""
+_REWARDS_ONLY: Final = "changes rewards, which a trained policy does not need"
 _UNCHANGED: Final = (
     "step",
     "step_in_parts",
@@ -59,6 +49,25 @@ _UNCHANGED: Final = (
     "action_space",
 )
 """Attributes of a wrapper that changes nothing but rewards."""
+
+
+def _step_skip_note(wrapper: Any) -> str:
+    others = "repeat its action" if wrapper.skip_mode == "sticky" else "do nothing"
+    return f"ask the policy once in {wrapper.n_steps} steps, and {others} in the others"
+
+
+_LEFT_OUT: Final[dict[type, Callable[[Any], str]]] = {
+    ours.EventLogsWrapper: lambda _: "writes event logs",
+    ours.MazeEnvMonitoringWrapper: lambda _: "collects statistics",
+    ours.ObservationVisualizationWrapper: lambda _: "draws observations",
+    ours.RandomResetWrapper: lambda _: "starts episodes with random actions",
+    ours.ReturnNormalizationRewardWrapper: lambda _: _REWARDS_ONLY,
+    ours.SpacesRecordingWrapper: lambda _: "records episodes",
+    ours.StepSkipWrapper: _step_skip_note,
+    ours.TimeLimitWrapper: lambda wrapper: f"end episodes after {wrapper.max_episode_steps} steps",
+    ours.TrajectoryRecordingWrapper: lambda _: "records episodes",
+}
+"""Wrappers that the policy does not see -> the reason, or what the caller has to do instead."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +124,11 @@ def wrapper_roles(env: Wrapper) -> WrapperRoles:
         if stopped_by:
             roles.append(WrapperRole(name, False, f"it is inside of {stopped_by}"))
         elif kind in _LEFT_OUT:
-            roles.append(WrapperRole(name, False, _note(wrapper)))
+            roles.append(WrapperRole(name, False, _LEFT_OUT[kind](wrapper)))
             if kind in (ours.StepSkipWrapper, ours.RandomResetWrapper):
                 repeating.append(wrapper)
         elif _changes_rewards_only(wrapper):
-            roles.append(WrapperRole(name, False, "changes rewards, which a trained policy does not need"))
+            roles.append(WrapperRole(name, False, _REWARDS_ONLY))
         elif reason := _reason_to_stop(wrapper, repeating):
             roles.append(WrapperRole(name, False, reason))
             stopped_by = name
@@ -127,18 +136,6 @@ def wrapper_roles(env: Wrapper) -> WrapperRoles:
             roles.append(WrapperRole(name, True, "part of the graphs"))
             included.append(wrapper)
     return WrapperRoles(roles[::-1], included, included[-1] if included else env)
-
-
-def _note(wrapper: Wrapper) -> str:
-    """Return the reason why a wrapper is left out, or what the caller has to do instead."""
-    own: Any = wrapper
-    note = _LEFT_OUT[type(wrapper)]
-    if type(wrapper) is ours.StepSkipWrapper:
-        others = "repeat its action" if own.skip_mode == "sticky" else "do nothing"
-        return note.format(n_steps=own.n_steps, others=others)
-    if type(wrapper) is ours.TimeLimitWrapper:
-        return note.format(max_episode_steps=own.max_episode_steps)
-    return note
 
 
 def _changes_rewards_only(wrapper: Wrapper) -> bool:

@@ -8,7 +8,7 @@ import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -177,13 +177,14 @@ class DecisionServer:
             content = decoded(body, request.headers.get("content-type", ""), served.n_arrays)
             if "state" in content:
                 raise RequestError("an episode has its state on the server; leave out state", "state")
-            checked = served.checked(content, {})  # without a state, to learn who acts
+            checked = served.checked(content)
             if checked.is_batch:
                 raise RequestError("an episode takes one observation at a time", "observation")
             actor = (checked.step_key, int(checked.agent_id[0]))
             state = episode.state_of(*actor)
             if state:
-                checked = served.checked(content, state)
+                of_batch = {part: array[None] for part, array in state.items()}
+                checked = replace(checked, state=of_batch)
             decision = await self._batcher.decide(served, checked)
             self._episodes.keep(name, *actor, decision.state)
             return self._answer(request, served, checked, decision, with_state=False)

@@ -64,13 +64,14 @@ class ConnectionLimits:
 class Connection(H11Protocol):
     """A connection that is closed if its client sends no complete head of a request, or does not read, in time.
 
+    Uvicorn itself limits only the time from an answer to the first byte of the next request.
+
     The server waits for a client to read while more than a small part of its answers is unsent, and after the
-    connection is closed. Uvicorn itself sets no limit here.
+    connection is closed.
 
     If there are too many connections, the one that has been without a request for the longest time is closed;
     the new one, if all have a request under way. One that is still sending an answer is spared if others are
-    idle. Uvicorn itself limits only the time between two requests, and
-    not after the first byte of the second one.
+    idle.
 
     Args:
         limits: The limits.
@@ -83,7 +84,7 @@ class Connection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
         self._unread = math.inf  # bytes at the last check for which the server has waited since
-        self._is_aborted = False
+        self._is_closed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; close a connection if there are too many."""
@@ -113,13 +114,13 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Note that there is no request from now on, unless the next one has arrived already."""
         super().on_response_complete()
-        if self._has_no_request() and not self._is_aborted:
+        if self._has_no_request() and not self._is_closed:
             self._limits.idle.pop(self, None)
             self._limits.idle[self] = None  # at the end
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._is_aborted = True
+        self._is_closed = True
         self._limits.idle.pop(self, None)
         self._end_time_limit()
         if self._reader_timer is not None:
@@ -159,6 +160,6 @@ class Connection(H11Protocol):
 
     def _abort(self) -> None:
         """Close the connection at once, without the rest of its answers."""
-        self._is_aborted = True
+        self._is_closed = True
         self._limits.idle.pop(self, None)
         self.transport.abort()

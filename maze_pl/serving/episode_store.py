@@ -123,6 +123,9 @@ class EpisodeStore:
         actor = (step_key, agent_id)
         if actor not in episode.states:
             n_bytes = BYTES_OF_ACTOR + sum(array.nbytes for array in decision_state.values())
+            if n_bytes > self.max_bytes:
+                fault = f"the policy state of an actor takes {n_bytes} bytes"
+                raise RequestError(f"{fault}, more than --max_state_bytes {self.max_bytes} allows", status=503)
             if self.n_bytes + n_bytes > self.max_bytes:
                 fault = f"the policy states of all episodes take {self.n_bytes} bytes, and at most {self.max_bytes}"
                 raise RequestError(f"{fault} are allowed: {self._remedy}", status=503)

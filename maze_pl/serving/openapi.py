@@ -13,6 +13,7 @@ from maze_pl_runtime.inputs import read_space
 
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _BOOLEAN: Final = {"type": "boolean"}
+_NUMBER: Final = {"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}
 _ERROR: Final = {
     "type": "object",
     "properties": {"error": {"type": "string"}, "field": {"type": "string"}},
@@ -47,7 +48,7 @@ def _space(space: Mapping[str, Any], is_mask: bool) -> dict[str, Any]:
     if is_mask:
         return _array({"type": "integer", "minimum": 0, "maximum": 1}, shape)
     if dtype.kind == "f":
-        return _array({"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}, shape)
+        return _array({"type": "number"} if space.get("clipped") else _NUMBER, shape)
     if space["type"] == "box":
         limits = np.iinfo(dtype)
         return _array({"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, shape)
@@ -75,10 +76,9 @@ def _requests(step: Mapping[str, Any], max_batch: int, is_only: bool, in_episode
     observation: dict[str, Any] = {}
     for name, space in step["observations"].items():
         observation[name] = _space(space, name in masks)
-    number = {"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}
     state: dict[str, Any] = {}
     for name, part in step["state"].items():
-        state[name] = _array(number, tuple(part["shape"]))
+        state[name] = _array(_NUMBER, tuple(part["shape"]))
     most_agents = step["separate_networks"]
     agent = {"type": "integer", "minimum": 0, "maximum": 2**31 if most_agents is None else most_agents - 1}
     uniform = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}

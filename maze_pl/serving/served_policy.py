@@ -90,12 +90,8 @@ class ServedPolicy:
 
     # ---------------------------------------------------------------------------------------------- requests
 
-    def checked(self, content: Mapping[str, Any], state: Mapping[str, Array] | None = None) -> CheckedRequest:
-        """Check a request.
-
-        Args:
-            content: The request's fields.
-            state: Policy state of the actor on the server; None for a request that brings its state.
+    def checked(self, content: Mapping[str, Any]) -> CheckedRequest:
+        """Check the fields of a request.
 
         Raises:
             RequestError: A field is unknown, missing or has a wrong value.
@@ -113,9 +109,7 @@ class ServedPolicy:
             step_key=step_key,
             deterministic=deterministic,
             observation=observation,
-            state=self._state(
-                step["state"], content.get("state") if state is None else state, n_observations, is_batch
-            ),
+            state=self._state(step["state"], content.get("state"), n_observations, is_batch),
             uniforms=self._uniforms(step["n_uniforms"], content.get("uniforms"), n_observations, is_batch),
             agent_id=self._agent_id(step["separate_networks"], content.get("agent_id"), n_observations, is_batch),
             is_batch=is_batch,

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from maze_pl.bundle.batch_parity import require_equal_batches
@@ -44,17 +45,51 @@ class OfTheFirstRow(Policy):
         return decision
 
 
+class WithTheFirstNumbers(Policy):
+    """Samples all rows of a batch with the uniform numbers of the first row."""
+
+    def decide(self, *arguments: Any, uniforms: Any = None, **options: Any) -> Decision:
+        if np.ndim(uniforms) == 2:
+            uniforms = uniforms[:1].repeat(len(uniforms), axis=0)
+        return super().decide(*arguments, uniforms=uniforms, **options)
+
+
+class Counting(Policy):
+    """Counts its decisions."""
+
+    n_calls = 0
+
+    def decide(self, *arguments: Any, **options: Any) -> Decision:
+        self.n_calls += 1
+        return super().decide(*arguments, **options)
+
+
 def test_a_batch_that_is_decided_differently_is_refused(written: Written, decisions: list[Any]) -> None:
     graphs = written.parts.graphs
-    parity = require_parity(Policy.load(written.path), written.policy, graphs, decisions, 0)
+    bundle = Counting.load(written.path)
+    parity, singles = require_parity(bundle, written.policy, graphs, decisions, 0)
     assert (parity.decisions, parity.untested) == (40, [])
-    require_equal_batches(parity, Policy.load(written.path), graphs, decisions)
-    with pytest.raises(ExportError, match=r"a batch of 32 decisions of sub-step 0, row \d+: parameters of 'action'"):
-        require_equal_batches(Parity(2, 40), OfTheFirstRow.load(written.path), graphs, decisions)
+    assert bundle.n_calls == 2 * 40
+    require_equal_batches(parity, bundle, graphs, singles)
+    assert bundle.n_calls == 2 * 40 + 2
+    message = (
+        r"in a batch as it does one by one: a batch of 32 decisions of sub-step 0, row \d+: parameters of 'action'"
+    )
+    with pytest.raises(ExportError, match=message):
+        require_equal_batches(Parity(2, 40), OfTheFirstRow.load(written.path), graphs, singles)
+
+
+def test_a_batch_that_is_sampled_differently_is_refused(written: Written, decisions: list[Any]) -> None:
+    graphs = written.parts.graphs
+    wrong = WithTheFirstNumbers.load(written.path)
+    parity, singles = require_parity(wrong, written.policy, graphs, decisions, 0)
+    message = r"a batch of 32 sampled decisions of sub-step 0, row \d+: action 'action' differs"
+    with pytest.raises(ExportError, match=message):
+        require_equal_batches(parity, wrong, graphs, singles)
 
 
 def test_sub_steps_without_a_decision_are_named(written: Written, decisions: list[Any], tmp_path: Path) -> None:
     graphs: Any = {**written.parts.graphs, "never": written.parts.graphs[0]}
-    parity = require_parity(Policy.load(written.path), written.policy, graphs, decisions, 0)
+    parity, singles = require_parity(Policy.load(written.path), written.policy, graphs, decisions, 0)
     assert parity.untested == ["sub-step 'never'"]
-    require_equal_batches(parity, Policy.load(written.path), graphs, decisions)
+    require_equal_batches(parity, Policy.load(written.path), graphs, singles)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.bundle.errors import ExportError
-from maze_pl.bundle.parity import Parity, _compare, compare_actions, require_parity
+from maze_pl.bundle.parity import Parity, require_parity
 from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.bundle.wrapper_roles import wrapper_roles
@@ -161,7 +161,7 @@ def compared(env: Any, logits: dict[str, list[float]], others: dict[str, list[fl
     graph, policy = graph_of(env, **logits)
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
     bundle: Any = Bundle(graph, **others)
-    return require_parity(bundle, policy, {0: graph}, decisions, 0)
+    return require_parity(bundle, policy, {0: graph}, decisions, 0)[0]
 
 
 def env_of(*wrappers: Any, **heads: spaces.Space[Any]) -> Any:
@@ -222,7 +222,7 @@ def test_a_near_tie_does_not_excuse_another_choice_of_the_same_head() -> None:
     with pytest.raises(ExportError, match="action 'second' is"):
         require_parity(bundle, policy, {0: graph}, decisions, 0)
     other: Any = Bundle(graph, second=[*OTHER, 5.0, 0.0, 0.0])
-    assert require_parity(other, policy, {0: graph}, decisions, 0).near_ties == 3
+    assert require_parity(other, policy, {0: graph}, decisions, 0)[0].near_ties == 3
 
 
 def test_near_ties_are_known_behind_discretized_and_split_actions() -> None:
@@ -248,7 +248,7 @@ def sampled_at(limit: float, difference: float) -> Parity:
     graph, policy = graph_of(env, pick=[first, second, -60.0])
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 1, 0)
     bundle: Any = Bundle(graph, pick=[first + difference, second, -60.0])
-    return require_parity(bundle, policy, {0: graph}, decisions, 0)
+    return require_parity(bundle, policy, {0: graph}, decisions, 0)[0]
 
 
 @pytest.mark.parametrize("difference", [-2e-6, 2e-6])
@@ -274,7 +274,7 @@ def test_another_sampled_option_is_refused_elsewhere(last: float) -> None:
     graph, policy = graph_of(env, pick=[5.0, 0.0, last])
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 1, 0)
     bundle: Any = WrongSample(graph)
-    with pytest.raises(ExportError, match="action 'pick', sampled is 2 instead of 0"):
+    with pytest.raises(ExportError, match=r"sub-step 0, sampled: action 'pick' is 2 instead of 0"):
         require_parity(bundle, policy, {0: graph}, decisions, 0)
 
 
@@ -321,7 +321,7 @@ def test_a_bundle_is_compared_with_the_policy_behind_the_wrappers_themselves() -
     stage.apply = deviating  # type: ignore[method-assign]
     decisions = recorded_decisions(env, policy, wrapper_roles(env), 1, 3, 0)
     faithful: Any = Bundle(right)
-    assert require_parity(faithful, policy, {0: wrong}, decisions, 0).largest_difference == 0.0
+    assert require_parity(faithful, policy, {0: wrong}, decisions, 0)[0].largest_difference == 0.0
     both: Any = Bundle(wrong)
     with pytest.raises(ExportError, match="parameters of 'pick' differs by"):
         require_parity(both, policy, {0: wrong}, decisions, 0)
@@ -363,21 +363,21 @@ def test_an_export_without_any_allowed_decision_is_refused() -> None:
 
 def test_impossible_options_are_compared_as_such() -> None:
     parity = Parity(1, 1)
-    _compare(parity, np.array([-np.inf, -0.5]), np.array([-np.inf, -0.500001]), "the head")
+    parity.compare_numbers(np.array([-np.inf, -0.5]), np.array([-np.inf, -0.500001]), "the head")
     assert parity.largest_difference == pytest.approx(1e-6)
     for found, expected in (([-np.inf, -0.5], [-90.0, -0.5]), ([-90.0, -0.5], [-np.inf, -0.5]), ([np.inf], [-np.inf])):
         with pytest.raises(ExportError, match="the head differs by"):
-            _compare(parity, np.array(found), np.array(expected), "the head")
+            parity.compare_numbers(np.array(found), np.array(expected), "the head")
 
 
 def test_actions_are_compared_relative_to_their_bounds() -> None:
     space = {"type": "box", "shape": [2], "dtype": "float32", "low": 0.0, "high": [1000.0, 1.0]}
     parity = Parity(1, 1)
-    compare_actions(parity, np.array([0.005, 0.0]), np.zeros(2), "the action", space)
+    parity.compare_action(np.array([0.005, 0.0]), np.zeros(2), "the action", space)
     assert parity.largest_difference == pytest.approx(5e-6)
     for action in ([0.02, 0.0], [0.0, 2e-5]):
         with pytest.raises(ExportError, match="the action differs by 2e-05"):
-            compare_actions(parity, np.array(action), np.zeros(2), "the action", space)
+            parity.compare_action(np.array(action), np.zeros(2), "the action", space)
 
 
 @pytest.mark.parametrize("steps", [0, 1, -1, 2, -2])
@@ -389,11 +389,11 @@ def test_numbers_of_a_coarse_type_may_be_rounded_to_neighbours(steps: int) -> No
         found = np.nextafter(found, np.float16(np.sign(steps)))
     parity = Parity(1, 1)
     if abs(steps) < 2:
-        assert not compare_actions(parity, found, expected, "the action", space)
+        assert not parity.compare_action(found, expected, "the action", space)
         assert parity.largest_difference < 1e-6
     else:
         with pytest.raises(ExportError, match="the action differs"):
-            compare_actions(parity, found, expected, "the action", space)
+            parity.compare_action(found, expected, "the action", space)
 
 
 def test_actions_of_a_coarse_type_are_compared_in_that_type() -> None:

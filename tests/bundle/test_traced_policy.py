@@ -99,7 +99,8 @@ def compared(policy: TorchPolicy, env: Any) -> tuple[Parity, Policy, TracedPolic
     bundle = Policy(parts.described(), parts.members)
     decisions = recorded_decisions(env, policy, parts.roles, 2, 12, 0)
     env.close()
-    return require_parity(bundle, policy, parts.graphs, decisions, 1), bundle, parts
+    parity, _ = require_parity(bundle, policy, parts.graphs, decisions, 1)
+    return parity, bundle, parts
 
 
 def template(spec: Spec, heads: Mapping[str, int], recurrence: Any = None) -> nn.Module:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import random
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,7 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
         ({"state": (np.zeros(2),)}, "state must be a dict, not tuple"),
         ({"observation": {**ONE, "place": torch.zeros(2, requires_grad=True)}}, r"'place' must be float32 of shape"),
         ({"state": {"memory": torch.zeros(2, requires_grad=True)}}, r"state/memory must be float32 of shape"),
-        ({"state": {}}, r"the policy state has the entries \[\], expected \['memory'\]"),
+        ({"state": {}}, r"the policy state has entries \[\], expected \['memory'\]"),
         ({"state": {"memory": [0.0]}}, r"state/memory has shape \(1,\), expected \(2,\)"),
         ({"state": {"memory": [0.0, float("nan")]}}, "state/memory has values that are not finite"),
         ({"state": {"memory": [0.0, float("-inf")]}}, "state/memory has values that are not finite"),
@@ -319,6 +320,7 @@ def rewritten(source: Path, target: Path, change: Any) -> Path:
         (lambda manifest: manifest.update(steps=3), "not a valid bundle: TypeError"),
         (lambda manifest: manifest["files"].update(other={"sha256": ""}), "do not match the checksums in its manifest"),
         (lambda manifest: manifest["steps"][0].update(graph="x.onnx"), "KeyError: 'x.onnx'"),
+        (lambda manifest: manifest["steps"][0]["state"]["memory"].update(dtype="i4,("), "bundle: SyntaxError"),
     ],
 )
 def test_bundles_of_other_versions_and_damaged_manifests_are_refused(tmp_path: Path, change: Any, message: str) -> None:
@@ -360,6 +362,13 @@ def test_members_that_zip_files_cannot_read_are_refused(
     crafted.write_bytes(data + hashlib.sha256(data).hexdigest().encode())
     with pytest.raises(BundleError, match=f"is not a valid bundle: {message}"):
         Policy.load(crafted)
+
+
+def test_a_missing_onnx_runtime_is_not_a_fault_of_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ImportError, match="onnxruntime"):
+        Policy.load(path)
 
 
 def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) -> None:

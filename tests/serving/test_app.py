@@ -125,6 +125,23 @@ def test_an_episode_keeps_the_state_of_each_actor(client: TestClient) -> None:
     assert client.post(f"/episodes/{episode}/act", json={"observation": ONE}).status_code == 404
 
 
+def test_an_act_of_an_episode_is_checked_once(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = server_of(bundle)
+    checked = server.served.checked
+    contents: list[Any] = []
+
+    def noted(content: Any) -> Any:
+        contents.append(content)
+        return checked(content)
+
+    monkeypatch.setattr(server.served, "checked", noted)
+    with TestClient(server) as client:
+        episode = client.post("/episodes").json()["episode"]
+        for number in (1, 2):
+            assert client.post(f"/episodes/{episode}/act", json={"observation": ONE}).status_code == 200
+            assert len(contents) == number
+
+
 def test_actors_of_an_episode_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_store, "MOST_ACTORS", 2)
     episode = client.post("/episodes").json()["episode"]
@@ -502,6 +519,13 @@ def test_the_description_fits_the_bundle(client: TestClient) -> None:
 def test_choices_are_described_with_their_bounds(space: spaces.Space[Any], schema: dict[str, Any]) -> None:
     described = _space(space_to_dict(space), is_mask=False)
     assert described == {"type": "array", "minItems": 2, "maxItems": 2, **schema}
+
+
+def test_observations_that_are_clipped_are_described_without_limits() -> None:
+    space = space_to_dict(spaces.Box(-1.0, 1.0, (2,), np.float32))
+    largest = float(np.finfo(np.float32).max)
+    assert _space(space, is_mask=False)["items"] == {"type": "number", "minimum": -largest, "maximum": largest}
+    assert _space({**space, "clipped": True}, is_mask=False)["items"] == {"type": "number"}
 
 
 def test_choices_of_several_dimensions_are_described_one_by_one() -> None:

@@ -83,6 +83,14 @@ def test_the_memory_of_policy_states_is_bounded_over_all_episodes() -> None:
     assert store.n_bytes == 0
 
 
+def test_a_policy_state_above_the_limit_is_refused_by_its_size() -> None:
+    store = EpisodeStore(10, 5.0, 1000)
+    name = store.begin({})
+    with pytest.raises(RequestError, match=r"takes 1400 bytes, more than --max_state_bytes 1000 allows$") as error:
+        store.keep(name, 0, 0, state())
+    assert error.value.status == 503
+
+
 def test_policy_states_do_not_keep_those_of_others_in_memory() -> None:
     store = EpisodeStore(10, 5.0, MUCH)
     name = store.begin({})
