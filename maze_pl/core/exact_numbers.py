@@ -36,6 +36,8 @@ def first_beyond(given: Array, dtype: np.dtype[Any]) -> Any:
         >>> first_beyond(np.array([1.5, 300.5]), np.dtype(np.uint8))
         300.5
     """
+    if holds_all(dtype, given.dtype):
+        return None  # without the pass over all numbers that cuts off fractions
     return _first_changed(given, np.trunc(given) if given.dtype.kind == "f" else given, dtype)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +12,7 @@ from maze_pl.core.checks import check_count
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.seeding import derive_seed
 from maze_pl.deployment.agent_limits import agent_limits
-from maze_pl.deployment.assembling import SearchFor, acting_policy, arguments_of_run, make_env, spec_of, with_bundle
+from maze_pl.deployment.assembling import MakeDeployed, acting_policy, arguments_of_run, spec_of, with_bundle
 from maze_pl.deployment.candidates import Candidate
 from maze_pl.deployment.decider import Decider
 from maze_pl.deployment.drift import DriftMonitor, ObservationDrift
@@ -101,11 +100,13 @@ class AgentDeployment:
         training_observations: ObservationSample | None = None,
     ) -> None:
         policy, contained = with_bundle(policy, temperature)
-        make = partial(make_env, env, wrappers, wrapper_statistics, action_masks, contained=contained)
+        make = env  # complete if it is that of a run
+        if not isinstance(env, MakeDeployed):
+            make = MakeDeployed(env, wrappers, wrapper_statistics, action_masks, contained)
         self.env = make()
         self._steps = StackSteps(self.env)
         spec = spec_of(self.env, max_agents)
-        acting = acting_policy(policy, spec, self.env, None if search is None else SearchFor(search, env, make, seed))
+        acting = acting_policy(policy, spec, self.env, search, make, seed)
         self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env)
         self._outside = Outside(self.env, reports_events, state_reader(acting, self.env), agent_limits(acting))
         self.needs_actor = not self._outside.is_flat

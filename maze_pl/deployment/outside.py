@@ -153,7 +153,8 @@ class Outside:
             self._require_twin()
         actor, completes = self._actor_of(received, is_first=False)
         n_acts = self._n_acts + 1
-        attributed = _attributed(received.actor_rewards, n_acts)
+        ends_env_step = completes or self.is_flat or received.is_last
+        attributed = _attributed(received.actor_rewards, n_acts) if ends_env_step else None
         self._prepare(received.maze_state, actor)
         self._env_time += completes
         self._n_acts = 0 if completes or self.is_flat else n_acts
@@ -250,7 +251,7 @@ def _attributed(rewards: Any, n_acts: int) -> Array | None:
     """Return the rewards of the acts of an environment step as [L] float64; None for a team reward.
 
     Args:
-        rewards: They, as given to `act`.
+        rewards: Rewards, as given to `act`.
         n_acts: Acts of the environment step so far.
 
     Raises:

@@ -21,10 +21,11 @@ from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.action_masks_wrapper import ActionMasksWrapper, require_used, with_action_masks
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events.trial_registrations import trial_registrations
+from maze_pl.runs.recorders import class_made_by
 
 
 @dataclass(frozen=True)
-class MadeWithout:
+class StackWithout:
     """An environment without some of its wrappers.
 
     Attributes:
@@ -54,7 +55,10 @@ class MadeWithout:
 class MakeWithout:
     """Makes an environment with its wrappers, except for those that a bundle contains.
 
-    Wrappers around these are put around the environment without them, so that they read its spaces.
+    Wrappers of the list that are around these are made again around the environment without them, so
+    that they read its spaces. Their first instances are dropped, and not closed, as that would close the
+    environment. This begins at the first contained wrapper, or at a function before it, which does not
+    tell what it makes. Wrappers around contained ones in `env` itself are copied.
 
     Attributes:
         env: Makes the environment, or returns one; its own stack is not changed.
@@ -69,41 +73,61 @@ class MakeWithout:
     removed: Sequence[str] = ()
 
     def __call__(self) -> LogStatsWrapper:
-        """Make an environment; see `made`."""
-        return self.made().env
+        """Make an environment; see `build`."""
+        return self.build().env
 
-    def made(self) -> MadeWithout:
+    def build(self) -> StackWithout:
         """Make an environment. One that has none of the wrappers keeps all that it has.
 
         Raises:
-            ConfigurationError: It has only some of them, or another number of wrappers of their classes.
+            ConfigurationError: It has only some of them, or another number of wrappers of their classes;
+                or a function in the list makes other wrappers without them.
         """
         if not self.removed:
-            return MadeWithout(make_wrapped(self.env, self.wrappers, self.action_masks), {}, ())
+            return StackWithout(make_wrapped(self.env, self.wrappers, self.action_masks), {}, ())
         masks = self.action_masks or {}
         base: Any = adapted(self.env())
+        n_inside = _n_inside(base, self.wrappers, self.removed)
+        inside, _ = _built(base, self.wrappers[:n_inside], masks)
+        around = self.wrappers[n_inside:]
         with trial_registrations(base.pubsub):
-            complete, layers = _built(base, self.wrappers, masks)
+            complete, layers = _built(inside, around, masks)
             require_used(complete, masks)
         stack = wrapper_stack(complete)
         _require_all_or_none(stack, self.removed)
         removed = [stack[name] for name in self.removed if name in stack]
-        built: Any = with_action_masks(_without(base, removed), masks)
-        for wrapper, made in zip(self.wrappers, layers, strict=True):
-            contained = [layer for layer in made if any(layer is one for one in removed)]
-            if contained and all(layer in contained or type(layer) is ActionMasksWrapper for layer in made):
-                continue
-            around = with_wrapper(built, wrapper, masks)
-            kinds = [type(layer) for layer in contained]
-            built = _without(around, [layer for layer in _layers(around, built) if type(layer) in kinds])
+        built: Any = with_action_masks(_without(inside, removed), masks)
+        for wrapper, complete_layers in zip(around, layers, strict=True):
+            are_removed = [_is_among(layer, removed) for layer in complete_layers]
+            if not are_removed or not all(are_removed):
+                wrapped = with_wrapper(built, wrapper, masks)
+                layers_here = _layers(wrapped, built)
+                built = _without(wrapped, _counterparts(layers_here, complete_layers, are_removed))
         env = with_statistics(built)
-        return MadeWithout(env, _new_names(stack, env, removed), self.removed)
+        return StackWithout(env, _new_names(stack, env, removed), self.removed)
+
+
+def _n_inside(base: Any, wrappers: Sequence[Callable[..., Any]], removed: Sequence[str]) -> int:
+    """Return the number of wrappers of a list that are certainly inside of all that are removed."""
+    classes = {class_of(name) for name in removed}
+    if any(_path(type(layer)) in classes for layer in wrappers_of(base)):
+        return 0
+    for place, wrapper in enumerate(wrappers):
+        kind = class_made_by(wrapper)
+        if kind is None or _path(kind) in classes:
+            return place
+    return len(wrappers)
+
+
+def _path(kind: type) -> str:
+    """Return a class path, as in the names of `wrapper_stack`."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _built(
     base: Any, wrappers: Sequence[Callable[..., Any]], masks: Mapping[str, str]
 ) -> tuple[Any, list[list[Wrapper]]]:
-    """Build a complete stack; return it with the layers that each wrapper of the list has made."""
+    """Build a complete stack; return it with the `_layers` that each wrapper of the list has made."""
     built = with_action_masks(base, masks)
     layers: list[list[Wrapper]] = []
     for wrapper in wrappers:
@@ -114,13 +138,42 @@ def _built(
 
 
 def _layers(env: Any, inside: Any) -> list[Wrapper]:
-    """Return the wrappers of an environment around another one, from the outermost inwards."""
+    """Return the wrappers around another environment, the outermost first, without declared masks."""
     found = []
     for layer in wrappers_of(env):
         if layer is inside:
             break
-        found.append(layer)
+        if type(layer) is not ActionMasksWrapper:  # which exists where its masks do
+            found.append(layer)
     return found
+
+
+def _counterparts(
+    layers: Sequence[Wrapper], complete_layers: Sequence[Wrapper], are_removed: Sequence[bool]
+) -> list[Wrapper]:
+    """Return the layers at the places of those that are removed from the complete stack.
+
+    Args:
+        layers: Layers that a wrapper of the list has made without contained ones inside.
+        complete_layers: Layers that it has made in the complete stack.
+        are_removed: Whether each of these is removed.
+
+    Raises:
+        ConfigurationError: The classes differ, so that places mean nothing.
+    """
+    if not any(are_removed):
+        return []
+    before = [type(layer).__name__ for layer in complete_layers]
+    after = [type(layer).__name__ for layer in layers]
+    if after != before:
+        fault = f"a function in the list of wrappers made {before}, and {after} without those that"
+        raise ConfigurationError(f"{fault} the bundle contains: make each wrapper by a separate function")
+    return [layer for layer, is_removed in zip(layers, are_removed, strict=True) if is_removed]
+
+
+def _is_among(wrapper: Any, wrappers: Sequence[Wrapper]) -> bool:
+    """True if a wrapper is one of several, not only equal to it."""
+    return any(wrapper is other for other in wrappers)
 
 
 def _require_all_or_none(stack: Mapping[str, Wrapper], names: Sequence[str]) -> None:
@@ -151,7 +204,7 @@ def _without(env: Any, removed: Sequence[Wrapper]) -> Any:
     if not issubclass(type(env), Wrapper):
         return env
     inside = _without(env.env, removed)
-    if any(env is one for one in removed):
+    if _is_among(env, removed):
         return inside
     if inside is env.env:
         return env
@@ -174,7 +227,7 @@ def _masks_exist(wrapper: ActionMasksWrapper) -> bool:
 def _new_names(stack: Mapping[str, Wrapper], env: Any, removed: Sequence[Wrapper]) -> dict[str, str]:
     """Return the name of each remaining wrapper in the complete stack -> its name in the other one."""
     silent = (ActionMasksWrapper, LogStatsWrapper)
-    kept = [name for name, wrapper in stack.items() if not any(wrapper is one for one in removed)]
+    kept = [name for name, wrapper in stack.items() if not _is_among(wrapper, removed)]
     names: dict[str, str] = {}
     for kind in {class_of(name) for name in kept}:
         before = [name for name in kept if class_of(name) == kind]

@@ -22,14 +22,24 @@ def without_recorders(wrappers: Sequence[Callable[..., Any]] | None) -> list[Cal
         wrappers: Wrapper classes, factories of them from a configuration, or partial calls; other
             functions are kept, as they do not tell what they make.
     """
-    return [wrapper for wrapper in wrappers or () if not _is_recorder(wrapper)]
+    kept = []
+    for wrapper in wrappers or ():
+        kind = class_made_by(wrapper)
+        if kind is None or not issubclass(kind, RECORDERS):
+            kept.append(wrapper)
+    return kept
 
 
-def _is_recorder(wrapper: Any) -> bool:
-    """True if a callable makes a wrapper that records."""
+def class_made_by(wrapper: Any) -> type | None:
+    """Return the class whose instances a callable makes; None for a function, which does not tell.
+
+    Args:
+        wrapper: A class, its class method, a factory from a configuration, a partial call of one of these,
+            or a function.
+    """
     while isinstance(wrapper, partial):
         wrapper = wrapper.func
     if isinstance(wrapper, Factory):
         wrapper = import_object(wrapper.class_path)
     made = getattr(wrapper, "__self__", wrapper)  # of the class method `wrap`
-    return isinstance(made, type) and issubclass(made, RECORDERS)
+    return made if isinstance(made, type) else None

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs import wrappers as ours
@@ -11,6 +11,9 @@ from maze_pl.envs.building import load_shared_states, wrapper_stack
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.kept_frames import KeptFrames
 from maze_pl.events import EventLogFiles
+
+RECORDABLE: Final = ("spaces", "states", "events", "frames", "gifs")
+"""Names of the data that a rollout records; see `rollout`."""
 
 
 class _EventRows(EventLogFiles):
@@ -44,16 +47,17 @@ class RecordingEnvs:
     max_agents: dict[StepKey, int] | None
 
     def __call__(self) -> Any:
-        """Make an environment; its attribute `recorded` holds a recorder for each kind of data."""
+        """Make an environment; its attribute `recorded` holds a recorder for each part of episodes."""
         env: Any = self.factory()
         load_shared_states(wrapper_stack(env), self.wrapper_statistics, freeze=True)  # before wrappers are inserted
         # A limit that is never reached keeps vectors from stepping a gymnasium environment past its states.
         env = ours.TimeLimitWrapper(env.detach(), self.max_steps or sys.maxsize)
         recorders: dict[str, Any] = {}
+        kept = {"states", *self.record} if "frames" in self.record else {*self.record}
         if not {"states", "gifs", "frames"}.isdisjoint(self.record):
             writer: Any = None
             if "gifs" in self.record:
-                writer = GifFiles()
+                writer = GifFiles()  # which needs frames, too
             elif "frames" in self.record:
                 writer = KeptFrames()
             env = ours.TrajectoryRecordingWrapper(env, writer)
@@ -65,7 +69,7 @@ class RecordingEnvs:
             env = ours.SpacesRecordingWrapper(env, None, 1, self.max_agents)
             recorders["spaces"] = env.trajectories
         env = ours.LogStatsWrapper(env)
-        env.recorded = {name: recorder for name, recorder in recorders.items() if name in self.record}
+        env.recorded = {name: recorder for name, recorder in recorders.items() if name in kept}
         return env
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
@@ -32,7 +32,7 @@ from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
 from maze_pl.runs.contained_wrappers import MakeWithout
 from maze_pl.runs.policies import make_policy
-from maze_pl.runs.recording_envs import RecordingEnvs, recorded
+from maze_pl.runs.recording_envs import RECORDABLE, RecordingEnvs, recorded
 from maze_pl.runs.searching import MakeSearchable, make_search_policy, require_copies, searchable
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
 from maze_pl.search.simulation import is_of_simulation
@@ -200,8 +200,8 @@ def rollout(
         seed: Determines the episodes and the policy's random numbers.
         record: Data to keep of each episode besides its statistics: `spaces` (observations and
             actions), `states` (of the simulation), `events` (all of them), `frames` (pictures, kept
-            as `states.frames` together with `states`), `gifs` (files in `renderings` of the current
-            or the run directory, written where the episode is played).
+            as `states.frames`, with the states), `gifs` (files in `renderings` of the current or the
+            run directory, written where the episode is played).
         wrappers: Callables that wrap the environment, the first one innermost.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether the policy takes its most likely actions.
@@ -226,7 +226,8 @@ def rollout(
 
     Raises:
         TypeError: An argument is not an environment, or not a policy.
-        ValueError: A number is too small, or policy, environment and wrappers do not fit together.
+        ValueError: A number is too small, a name in `record` is unknown, or policy, environment and
+            wrappers do not fit together.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -234,20 +235,9 @@ def rollout(
         >>> [(one.summary.reward, one.spaces.truncated) for one in trajectories]
         [(100.0, True), (100.0, True)]
     """
-    numbers: dict[str, tuple[float, float]] = {
-        "episodes": (episodes, 1),
-        "max_steps": (max_steps, 0),
-        "n_envs": (n_envs, 1),
-        "first_episode": (first_episode, 0),
-        "temperature": (temperature, 1e-9),
-    }
-    for name, (number, smallest) in numbers.items():
-        if not number >= smallest:
-            raise ValueError(f"{name}={number} must be at least {smallest}")
-    if episodes > MOST_EPISODES:
-        raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
+    _check_numbers(episodes, max_steps, n_envs, first_episode, temperature)
+    _check_record(record)
     end = first_episode + episodes
-    check_room_for_environments("n_envs", n_envs)
     if isinstance(env, ArrayEnv):
         env = ArrayMazeEnv(env)
     is_single = isinstance(env, gymnasium.Env)
@@ -256,29 +246,29 @@ def rollout(
     if is_single and step_timeout is not None:
         fault = f"step_timeout={step_timeout} needs environments that are made in separate processes"
         raise ValueError(f"{fault}: give a function that makes one, such as lambda: MyEnv(), instead of {env}")
+    if search is not None:
+        _check_search(is_single, step_timeout)
     bundle = bundle_policy(policy, temperature)
     removed = [] if bundle is None else bundle.included
     make_env: Any = partial(_same, env) if is_single else env
     factory: Any = MakeWithout(make_env, wrappers or (), action_masks, removed)
     with time_limit_to_make(step_timeout):
-        built = factory.made()
+        built = factory.build()
     sample = built.env
-    if is_single:
-        factory = partial(_same, sample)
-    statistics = built.statistics_of(wrapper_statistics or {})
-    if not wrapper_statistics:
-        statistics = _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
-    spec = Spec.of(sample, max_agents)
-    make = RecordingEnvs(factory, statistics, record, max_steps, max_agents)
-    agent = policy
-    policy = make_policy(policy if bundle is None else bundle, spec, sample)
-    if search is not None:
-        _check_search(is_single, step_timeout)
-        make_copy = MakeSearchable(replace(make, record=()))
-        require_copies(make_copy, spec)
-        policy = make_search_policy(search, agent, policy, spec, sample, make_copy, seed)
-    if not is_single:
-        sample.close()
+    with nullcontext() if is_single else closing(sample):
+        if is_single:
+            factory = partial(_same, sample)
+        statistics = built.statistics_of(wrapper_statistics or {})
+        if not wrapper_statistics:
+            statistics = _estimated(factory, sample, derive_seed(seed, "normalization"), step_timeout)
+        spec = Spec.of(sample, max_agents)
+        make = RecordingEnvs(factory, statistics, record, max_steps, max_agents)
+        agent = policy
+        policy = make_policy(policy if bundle is None else bundle, spec, sample)
+        if search is not None:
+            make_copy = MakeSearchable(replace(make, record=()))
+            require_copies(make_copy, spec)
+            policy = make_search_policy(search, agent, policy, spec, sample, make_copy, seed)
     acting = {"deterministic": deterministic, "temperature": temperature}
 
     def make_player(policy: Any, *_: Any) -> _Player:
@@ -297,6 +287,29 @@ def rollout(
             played.append(trajectory)
             bar.update()
     return played
+
+
+def _check_numbers(episodes: int, max_steps: int, n_envs: int, first_episode: int, temperature: float) -> None:
+    """Raise ValueError if a number of `rollout` is out of range."""
+    numbers: dict[str, tuple[float, float]] = {
+        "episodes": (episodes, 1),
+        "max_steps": (max_steps, 0),
+        "n_envs": (n_envs, 1),
+        "first_episode": (first_episode, 0),
+        "temperature": (temperature, 1e-9),
+    }
+    for name, (number, smallest) in numbers.items():
+        if not number >= smallest:
+            raise ValueError(f"{name}={number} must be at least {smallest}")
+    if episodes > MOST_EPISODES:
+        raise ValueError(f"episodes={episodes} must be at most {MOST_EPISODES}")
+    check_room_for_environments("n_envs", n_envs)
+
+
+def _check_record(record: Collection[str]) -> None:
+    """Raise ValueError if data to record are unknown, or are a single name."""
+    if isinstance(record, str) or not set(record) <= set(RECORDABLE):
+        raise ValueError(f"record={record!r} must be a list of names among {list(RECORDABLE)}")
 
 
 def _check_search(is_single: bool, step_timeout: float | None) -> None:

@@ -63,6 +63,21 @@ def test_fractions_are_cut_off_before_floats_are_compared_with_limits(numbers: l
     assert first_beyond(np.array(numbers), np.dtype(target)) == (outside[0] if outside else None)
 
 
+class Untouched(np.ndarray[Any, Any]):
+    """An array whose numbers may not be looked at."""
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("a pass over all numbers")
+
+
+def test_types_that_hold_all_numbers_need_no_pass_over_them() -> None:
+    numbers = np.array([0.5, 1e300]).view(Untouched)
+    for find in (first_changed, first_beyond, overflow_of):
+        assert find(numbers, np.dtype(np.float32)) is None
+        with pytest.raises(AssertionError, match=r"a pass over all numbers"):
+            find(numbers, np.dtype(np.int8))
+
+
 def test_an_overflow_is_described() -> None:
     assert overflow_of(np.array([1.5, 2.5]), np.dtype(np.int8)) is None
     assert overflow_of(np.array([1e300]), np.dtype(np.float32)) is None

@@ -178,7 +178,9 @@ def test_a_run_directory_provides_policy_wrappers_and_statistics(run: Path) -> N
 @pytest.mark.slow
 def test_other_wrappers_of_a_run_must_have_those_that_the_policy_needs(run: Path) -> None:
     other = {"class_path": "maze_pl.envs.wrappers.SpacesRecordingWrapper"}
-    message = r"the wrappers lack \['maze_pl.*ObservationNormalizationWrapper'\], with which the policy is trained"
+    message = (
+        r"the deployment has no wrapper maze_pl.*ObservationNormalizationWrapper, with which the policy is trained"
+    )
     with pytest.raises(ConfigurationError, match=message):
         AgentDeployment.from_run(run, wrappers=[other])
     with AgentDeployment.from_run(run, wrappers=[other], policy="heuristic") as deployment:

@@ -13,9 +13,12 @@ from maze_pl import AgentDeployment
 from maze_pl.envs import GymMazeEnv, TrajectoryWriter
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import Cutting2DCoreEnvironment, maze_env_factory
+from maze_pl.envs.multi_echelon_stock import StockChain, structured_stock_factory
+from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, StepSkipWrapper
 from maze_pl.events import KpiCalculator
 from maze_pl.events.episode_log import RunningKpiCalculator
+from tests.envs.multi_echelon_stock.chains import SERIAL
 from tests.envs.structured_example import make_heap_env
 
 PENDULUM = partial(GymMazeEnv, "Pendulum-v1")
@@ -45,6 +48,26 @@ def test_attributed_rewards_are_checked_before_the_time_advances(rewards: Any, m
         deployment.act(HEAP, actor_id=("work", 0), env_time=1)
         deployment.act(HEAP, 3.0, actor_id=("plan", 0), env_time=2, actor_rewards=[1.0, 2.0])
         assert deployment.env.get_env_time() == 2
+
+
+def test_rewards_of_the_previous_environment_step_are_ignored_within_a_step() -> None:
+    """The simulation returns them until it has finished the next one."""
+    make_env = partial(structured_stock_factory, StockChain(**SERIAL))
+    simulation = make_env()
+    simulation.reset(seed=0)
+    step: tuple[Any, ...] = (0.0, False, False)
+    attributed = []
+    with AgentDeployment("random", make_env, [SpacesRecordingWrapper], seed=0) as deployment:
+        for _ in range(7):  # acts, two in each period
+            now = {"actor_id": simulation.actor_id(), "env_time": simulation.get_env_time()}
+            rewards = simulation.get_actor_rewards()
+            action = deployment.act(simulation.get_maze_state(), *step, actor_rewards=rewards, **now)
+            step = simulation.step_simulation(action)[1:4]
+            attributed.append(simulation.get_actor_rewards())
+        (recorder,) = [one for one in wrappers_of(deployment.env) if type(one) is SpacesRecordingWrapper]
+    (record,) = recorder.trajectories
+    np.testing.assert_array_equal(record.actor_reward[:6], np.concatenate(attributed[1:6:2]))
+    assert len(np.unique(record.actor_reward[:6])) > 2
 
 
 def test_an_action_that_the_caller_changes_is_still_repeated() -> None:

@@ -14,7 +14,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.building import make_wrapped, wrapper_stack
 from maze_pl.envs.contract import EnvContractError
-from maze_pl.envs.wrapper import wrappers_of
+from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers import (
     EventLogsWrapper,
     LogStatsWrapper,
@@ -33,6 +33,10 @@ CONTAINED = [DISCRETE, NORMALIZED, STACKED]
 def stacked(env: Any) -> Any:
     """A function, which does not tell what it makes."""
     return SpacesRecordingWrapper(STACKED(env))
+
+
+class Custom(Wrapper):
+    """A wrapper that no bundle contains, with everything inside of it."""
 
 
 def kinds_of(env: Any) -> list[str]:
@@ -105,6 +109,55 @@ def test_a_function_may_make_a_contained_wrapper_and_one_around_it() -> None:
     assert env.trajectories[0].observation[0]["observation"].shape == (1, 3)
 
 
+def around_a_contained_one(env: Any) -> Any:
+    """A function that makes two wrappers of a class, of which a bundle contains the outer one only."""
+    return NORMALIZED(Custom(NORMALIZED(env)))
+
+
+def test_a_function_may_make_two_wrappers_of_a_contained_class() -> None:
+    inner, outer = sorted(name for name in names_of(around_a_contained_one) if "Normalization" in name)
+    built = MakeWithout(PENDULUM, [around_a_contained_one], removed=[outer]).build()
+    assert kinds_of(built.env) == ["LogStatsWrapper", "Custom", "ObservationNormalizationWrapper"]
+    assert list(built.statistics_of({inner: {}, outer: {}})) == [inner.partition(" (")[0]]
+
+
+def test_a_function_that_makes_other_wrappers_without_the_contained_ones_is_refused() -> None:
+    def conditional(env: Any) -> Any:
+        env = NORMALIZED(env)
+        return Custom(env) if any(type(layer) is DISCRETE.func for layer in wrappers_of(env)) else env
+
+    make = MakeWithout(
+        PENDULUM, [DISCRETE, SpacesRecordingWrapper, conditional], removed=names_of(DISCRETE, NORMALIZED)
+    )
+    message = r"made \['Custom', 'ObservationNorm.*'\], and \['ObservationNorm.*'\] without those that the bundle"
+    with pytest.raises(ConfigurationError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_wrappers_inside_of_all_contained_ones_are_made_once(is_class: bool) -> None:
+    made: list[str] = []
+
+    class Opening(Wrapper):
+        """Holds something that exists once, such as a port."""
+
+        def __init__(self, env: Any, name: str) -> None:
+            super().__init__(env)
+            made.append(name)
+
+    kinds = [partial(Opening, name=name) for name in ("inside", "around")]
+    inside, around = kinds if is_class else [lambda env, kind=kind: kind(env) for kind in kinds]
+    wrappers = [inside, EventLogsWrapper, *CONTAINED, around, EventLogsWrapper]
+    env: Any = MakeWithout(PENDULUM, wrappers, removed=names_of(*CONTAINED))()
+    assert made.count("inside") == (1 if is_class else 2), "a function does not tell what it makes"
+    assert made.count("around") == 2
+    assert len(env.pubsub.readers) == 1
+    assert len(env.pubsub.subscribers) == 2, "that of each log"
+    made.clear()
+    env = MakeWithout(PENDULUM, [partial(Opening, name="alone")], removed=names_of(*CONTAINED))()
+    assert made == ["alone"] and kinds_of(env) == ["LogStatsWrapper", "Opening"]
+
+
 def test_the_stack_of_a_caller_is_not_changed(written: Written) -> None:
     mine: Any = make_wrapped(PENDULUM, [*CONTAINED, SpacesRecordingWrapper]).env
     before = list(wrappers_of(mine))
@@ -143,7 +196,7 @@ def test_some_of_the_wrappers_are_refused_and_none_of_them_are_not() -> None:
 def test_statistics_keep_their_wrappers_although_names_change() -> None:
     wrappers = [NORMALIZED, NORMALIZED]
     inner, outer = sorted(names_of(*wrappers))
-    made = MakeWithout(PENDULUM, wrappers, removed=[outer]).made()
+    made = MakeWithout(PENDULUM, wrappers, removed=[outer]).build()
     (name,) = [name for name in wrapper_stack(made.env) if "Normalization" in name]
     assert name != inner
     assert made.statistics_of({inner: {"a": 1}, outer: {"a": 2}, "unknown": {}}) == {name: {"a": 1}, "unknown": {}}

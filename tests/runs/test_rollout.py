@@ -210,6 +210,30 @@ def test_gifs_are_written(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         rollout(cart_pole, record=["gifs"])
 
 
+@pytest.mark.parametrize("record", [["frames"], ("gifs", "frames")])
+def test_frames_are_kept_with_the_states(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, record: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = partial(GymMazeEnv, "CartPole-v1", render_mode="rgb_array")
+    (played,) = rollout(env, max_steps=2, record=record, n_envs=1)
+    assert played.states is not None and len(played.states.frames) == 3
+    assert len(list(tmp_path.rglob("*.gif"))) == int("gifs" in record)
+
+
+def test_the_sample_is_closed_if_a_rollout_is_refused() -> None:
+    closed = []
+
+    class Closing(GymMazeEnv):
+        """Notes that it is closed."""
+
+        def close(self) -> None:
+            closed.append(True)
+            super().close()
+
+    with pytest.raises(ValueError, match=r"no policy 'randm'"):
+        rollout(partial(Closing, "CartPole-v1"), "randm")
+    assert closed == [True]
+
+
 def test_a_rollout_can_be_stopped_between_groups() -> None:
     told: list[int] = []
     options: dict[str, Any] = {"receive": lambda one: told.append(one.seed), "stop": lambda: len(told) >= 8}
@@ -225,6 +249,11 @@ def test_a_rollout_can_be_stopped_between_groups() -> None:
         ({"temperature": 0.0}, "temperature=0.0 must be at least"),
         ({"policy": "heuristic", "env": partial(GymMazeEnv, "Acrobot-v1")}, "no policy 'heuristic' for Acrobot-v1"),
         ({"policy": "randm"}, "no policy 'randm'"),
+        (
+            {"record": ("spaces", "state")},
+            r"record=\('spaces', 'state'\) must be a list of names among \['spaces', 'st",
+        ),
+        ({"record": "states"}, r"record='states' must be a list of names among"),
         (
             {
                 "policy": "heuristic",
