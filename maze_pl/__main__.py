@@ -48,7 +48,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from maze_pl import __version__
-from maze_pl.config.assembling import prepare
+from maze_pl.config.assembling import Prepared, prepare
 from maze_pl.config.search_path import ConfigurationError, known_names, suggestion
 from maze_pl.system.console import tolerant_console
 from maze_pl.system.lost_process import LostProcessError
@@ -133,6 +133,8 @@ def _run(given: Sequence[str]) -> int:
             if command == "fit" and (status := _fit_seeds(arguments, signals)) is not None:
                 return 128 + signals.received if signals.received else status
             prepared = arguments if command in _PREPARED_LATER else prepare(arguments)
+            if isinstance(prepared, Prepared):
+                prepared.is_debugged = DEBUG in given
             gc.disable()  # imported objects are never freed: collecting garbage took a third of the time
             module = importlib.import_module(f"maze_pl.cli.{COMMANDS[command]}")
             gc.freeze()

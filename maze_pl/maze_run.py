@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from maze_pl.__main__ import main as maze_pl_main
 from maze_pl.config.assembling import TRUST_OPTION
@@ -26,6 +26,7 @@ from maze_pl.config.search_path import (
     OUTPUT_FOLDER,
     SEARCH_PATH_VARIABLE,
     ConfigurationError,
+    dump,
     find,
     known_names,
     parse,
@@ -204,7 +205,8 @@ def _sweep(request: _Request, search: str) -> list[str]:
     """Return the command line of `maze-pl sweep` for a search; lists of values replace its options.
 
     Raises:
-        ConfigurationError: It is not one of training, or several components are to be searched.
+        ConfigurationError: It is not one of training, several components are to be searched, or two keys are the
+            same option.
     """
     if not request.is_multirun or request.root == ROLLOUTS:
         raise ConfigurationError(f"+experiment={request.groups['experiment']} searches: add -cn {TRAINING} --multirun")
@@ -228,13 +230,18 @@ def _sweep(request: _Request, search: str) -> list[str]:
     for option, value in zip(options[::2], options[1::2], strict=True):
         is_word = isinstance(parse(value), bool) and value.lower() not in ("true", "false")  # off, no, ...
         words += [f"--options.{option.removeprefix('--')}", f"'{value}'" if is_word else value]
-    searched = []
+    named: dict[str, str] = {}
+    searched: dict[str, Any] = {}
     for key, value in keys.items():
-        if key not in fixed:
-            option = fit_options(groups, {key: value}, request.root)[start].removeprefix("--")
-            searched.append(f"{option}: [{value}]")
+        if key in fixed:
+            continue
+        option = fit_options(groups, {key: value}, request.root)[start].removeprefix("--")
+        if option in named:
+            raise ConfigurationError(f"{named[option]} and {key} both stand for --{option}: give values to one of them")
+        named[option] = key
+        searched[option] = parse(f"[{value}]")
     if searched:  # in place of the options that the file searches
-        words += ["--search", f"{{{', '.join(searched)}}}"]
+        words += ["--search", dump(searched)]
     return [*words, TRUST_OPTION] if request.is_trusted else words
 
 

@@ -101,6 +101,27 @@ def test_the_speeds_in_arrays_are_those_of_the_benchmarks() -> None:
     assert on_gpu[1][2] in shown
 
 
+def factors(page: str, start: str) -> list[float]:
+    """Factors "about N times as fast" of a page, from a text to the end of its paragraph."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    paragraph = text[text.index(start) :].split("\n\n")[0]
+    return [float(factor) for factor in re.findall(r"about ([\d.]+)\s+times\s+as\s+fast", paragraph)]
+
+
+def test_rounded_factors_of_pages_are_those_of_the_benchmarks() -> None:
+    loops, cutting = section("W11: PPO"), section("W12")
+    assert number(loops["plain PyTorch loop"][1]) >= 0.95  # "at least as fast", within what varies between measurements
+    others = (
+        loops["stable-baselines3, W1"],
+        cutting["one after the other"],
+        cutting["one after the other, 8 x 100 (W7)"],
+    )
+    measured = [number(row[1]) for row in others]
+    assert factors("array_environments.md", "With training, PPO on 1,024") == pytest.approx(measured, rel=0.15)
+    uneven = section("W16")["episodes that end between two sub-steps"]
+    assert factors("speed.md", "- In structured environments") == pytest.approx([number(uneven[2])], rel=0.15)
+
+
 def test_the_table_of_returns_is_that_of_the_results() -> None:
     results = {row[0]: row for row in rows_below("| configuration | env steps | best |", RESULTS)}
     for name, env_steps, mean, worst, required in rows_below("| configuration | env steps | mean |"):

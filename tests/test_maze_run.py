@@ -328,7 +328,7 @@ def test_searches_become_sweeps(commands: list[list[str]]) -> None:
         "sweep experiment/hyperparameter_search --config conf_train/ppo --options.data.env.name Pendulum-v1 "
         "--options.trainer.max_epochs 5"
     )
-    searched = ["--search", "{model.lr: [0.0001,0.0005,0.001]}"]
+    searched = ["--search", "{model.lr: [0.0001, 0.0005, 0.001]}"]
     assert commands == [[*grid.split(), *searched], search.split()]
 
 
@@ -395,6 +395,10 @@ def test_a_folder_of_configurations_is_searched(
         ("-cn conf_rllib enviroment.name=2", "there is no option 'enviroment.name'"),
         ("-cn conf_train +experiment=nevergrad", "+experiment=nevergrad searches: add -cn conf_train --multirun"),
         ("-cn conf_train +experiment=grid_search algorithm=ppo,a2c -m", "algorithm=ppo,a2c names several components"),
+        (
+            "-cn conf_train +experiment=grid_search algorithm.n_epochs=1,2 trainer.max_epochs=3,4 -m",
+            "algorithm.n_epochs and trainer.max_epochs both stand for --trainer.max_epochs: give values to one of them",
+        ),
         ("-cn conf_train ~wrappers", "~wrappers removes a part of the configuration"),
         ("-cn conf_train --multi-run", "--multi-run is not an option of maze-run; did you mean --multirun"),
         ("-cn conf_train wrappers", "wrappers is neither GROUP=NAME nor KEY=VALUE"),

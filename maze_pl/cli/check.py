@@ -18,7 +18,7 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.building import Env, make_wrapped
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.checker.arrays import make_comparable
-from maze_pl.envs.checker.examination import ArrayForm, plays_in_arrays
+from maze_pl.envs.checker.examination import ArrayForm, make_and_keep, plays_in_arrays
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.system.time_limit import CallTimeoutError, time_limit_to_make
 
@@ -68,16 +68,10 @@ def check(
         return 0 if comparison.difference is None else 1
     factory = partial(make_wrapped, env, wrappers or [], action_masks)
     array_form = None
-    innermost: list[Any] = []
-
-    def make_innermost() -> Any:
-        innermost.append(env())
-        return innermost[0]
-
     try:
         with time_limit_to_make(step_timeout):
-            made = make_wrapped(make_innermost, wrappers or [], action_masks)
-            if plays_in_arrays(made) and isinstance(innermost[0], ArrayEnv):
+            made, innermost = make_and_keep(env, wrappers or [], action_masks)
+            if plays_in_arrays(made) and isinstance(innermost, ArrayEnv):
                 array_form = ArrayForm(env, wrappers or [])
             made.close()
     except CallTimeoutError:

@@ -31,6 +31,7 @@ from maze_pl.cli.fit_options import (
     default_checkpoint,
     monitor_loss_without_episodes,
     refuse_unsuitable_options,
+    start_of,
 )
 from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
 from maze_pl.cli.replaced_classes import parsing_logger
@@ -183,9 +184,8 @@ class MazeCLI(LightningCLI):
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
-            known: set[str] = set()
-            for subparser in self._subcommand_parsers.values():
-                known.update(subparser.get_defaults().keys())
+            parsers = self._subcommand_parsers.values()
+            known = set[str]().union(*(parser.get_defaults().keys() for parser in parsers))
             raise ConfigurationError(explain(str(error), known, args)) from error
 
     def _parse_ckpt_path(self) -> None:
@@ -246,6 +246,7 @@ class MazeCLI(LightningCLI):
                 configuration=self.config_text,
                 summary=self._summary,
                 probe=self._probe,
+                start=start_of(self._options),
             )
         share_among_ranks(self._provenance)
 

@@ -1,5 +1,6 @@
 """Options of `maze-pl fit` and `validate` besides those of model, data and trainer."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from maze_pl.config.assembling import run_and_pieces
 from maze_pl.config.option_types import option_name
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, suggestion
-from maze_pl.runs.checkpoint import best_or_last
+from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
 from maze_pl.runs.run_checkpoints import configured_checkpoints
 from maze_pl.runs.run_directory import last_checkpoint
 
@@ -130,13 +131,11 @@ def _option_names(node: Any, prefix: str) -> Iterator[str]:
     """Yield the names of all options in a parsed configuration, without `init_args`.
 
     Args:
-        node: A part of the configuration; options below a list are those of its items.
+        node: A part of the configuration; options below a list are those of its last item, as on dashboards.
         prefix: Name of this part.
     """
     if isinstance(node, list):
-        for item in node:
-            yield from _option_names(item, prefix)
-        return
+        node = node[-1] if node else None
     entries = vars(node) if isinstance(node, Namespace) else node
     if not isinstance(entries, dict):
         return
@@ -156,6 +155,27 @@ def monitor_loss_without_episodes(options: Namespace) -> None:
         if callback.monitor == "eval/return":
             callback.monitor = "eval/loss"
             callback.mode = "min"
+
+
+def start_of(options: Namespace) -> dict[str, str]:
+    """Return the absolute path of the checkpoint whose weights a run begins with, by the name of its option.
+
+    Args:
+        options: Options of `maze-pl fit`.
+
+    Returns:
+        Empty for a run that begins with new weights, or continues.
+
+    Raises:
+        ConfigurationError: There is no such checkpoint.
+    """
+    if options.resume is not None:
+        return {}
+    if options.ckpt_path is not None:  # which is loaded after a warm start
+        return {"ckpt_path": os.path.realpath(options.ckpt_path)}
+    if options.warm_start is not None:
+        return {"warm_start": os.path.realpath(checkpoint_path(options.warm_start))}
+    return {}
 
 
 def default_checkpoint(options: Namespace, *, is_training: bool) -> str | None:

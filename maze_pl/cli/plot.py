@@ -39,7 +39,9 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
             raise fault
     for fault in faults.values():
         sys.stderr.write(f"maze-pl: {fault}; the run is left out\n")
-    groups = grouped_runs(list(metrics))
+    groups, unreadable = grouped_runs(list(metrics))
+    for fault in unreadable.values():
+        sys.stderr.write(f"maze-pl: {fault}; the run is a group by itself\n")
     names = [full_name(name, metrics) for name in options.statistic] or default_statistics(metrics)
     charts = [chart(groups, metrics, name, options.x, options.smooth) for name in dict.fromkeys(names)]
     if not any(one.bands for one in charts):

@@ -6,21 +6,20 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from maze_pl.cli.command_options import OptionParser
-from maze_pl.cli.served_source import ServedSource, needs_export
+from maze_pl.cli.served_source import TOKEN_VARIABLE, ServedSource, needs_export
+from maze_pl.config.assembling import Prepared
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.system.temporary_folder import temporary_folder
 from maze_pl_runtime import BundleError
 
-_TOKEN_VARIABLE: Final = "MAZE_PL_SERVE_TOKEN"
 
-
-def run(_: Any, command: Sequence[str], *__: Any) -> int:
+def run(arguments: Prepared, command: Sequence[str], *__: Any) -> int:
     """Run the command.
 
     Args:
+        arguments: The command line as rewritten by `assembling.prepare`.
         command: The command line as the user gave it.
 
     Returns:
@@ -32,10 +31,10 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
     options = _parsed(command)
     token = _token(options.token_file)
     if token is None and not options.without_token and not _is_loopback(options.host):
-        remedy = f"set {_TOKEN_VARIABLE}, give --token_file FILE, or allow it by --without_token"
+        remedy = f"set {TOKEN_VARIABLE}, give --token_file FILE, or allow it by --without_token"
         raise ConfigurationError(f"--host {options.host} can be reached by others, but there is no token: {remedy}")
     with _noted_hangups() as hangups:
-        return _served(options, token, hangups)
+        return _served(options, token, hangups, debug=arguments.is_debugged)
 
 
 @contextlib.contextmanager
@@ -49,13 +48,14 @@ def _noted_hangups() -> Iterator[list[int]]:
         signal.signal(signal.SIGHUP, previous)
 
 
-def _served(options: Any, token: str | None, hangups: list[int]) -> int:
+def _served(options: Any, token: str | None, hangups: list[int], *, debug: bool) -> int:
     """Load what is to be served, serve it, and return the exit status.
 
     Args:
         options: Options of the command.
         token: Secret that requests must send; None for none.
         hangups: HUP signals so far; more may follow until the server is ready.
+        debug: Whether an export that fails prints the traceback.
     """
     try:
         import onnxruntime  # noqa: F401  # which computes all policies
@@ -73,19 +73,18 @@ def _served(options: Any, token: str | None, hangups: list[int]) -> int:
         options.episode_seconds,
         options.max_state_bytes,
     )
-    with temporary_folder("maze-pl-serve-") as folder:
-        source = ServedSource(
-            options.source,
-            folder,
-            options.max_batch,
-            checkpoint=options.checkpoint or "best",
-            trust=options.trust,
-        )
-        try:
-            server = DecisionServer(source.load, server_options)
-        except BundleError as error:
-            raise ConfigurationError(str(error)) from error
-        number = serve(server, options.host, options.port, hangups, source.stop)
+    source = ServedSource(
+        options.source,
+        options.max_batch,
+        checkpoint=options.checkpoint or "best",
+        trust=options.trust,
+        debug=debug,
+    )
+    try:
+        server = DecisionServer(source.load, server_options)
+    except BundleError as error:
+        raise ConfigurationError(str(error)) from error
+    number = serve(server, options.host, options.port, hangups, source.stop)
     return 130 if number == signal.SIGINT else 0
 
 
@@ -95,7 +94,7 @@ def _parsed(command: Sequence[str]) -> Any:
     parser.add_paths("source", "file of `maze-pl export`, run directory, or checkpoint")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port, 0 for a free one (default: 8000)")
-    secret = f"file with the token that requests must send (default: the variable {_TOKEN_VARIABLE})"
+    secret = f"file with the token that requests must send (default: the variable {TOKEN_VARIABLE})"
     parser.add_argument("--token_file", type=Path, metavar="FILE", help=secret)
     parser.add_argument("--without_token", action="store_true", help="listen on other interfaces without a token")
     limits: dict[str, tuple[float, str]] = {
@@ -136,9 +135,9 @@ def _token(file: Path | None) -> str | None:
         ConfigurationError: It is empty, or its file cannot be read.
     """
     if file is None:
-        given = os.environ.get(_TOKEN_VARIABLE)
+        given = os.environ.get(TOKEN_VARIABLE)
         if given is not None and not given.strip():
-            raise ConfigurationError(f"{_TOKEN_VARIABLE} is empty: write the token into it, or unset it")
+            raise ConfigurationError(f"{TOKEN_VARIABLE} is empty: write the token into it, or unset it")
         return None if given is None else given.strip()
     try:
         token = file.read_text(encoding="utf-8").strip()

@@ -15,10 +15,13 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.run_processes import program
 from maze_pl.system.atomic_files import RUN_DIR_VARIABLE
 from maze_pl.system.signals import MAIN_PROCESS_VARIABLE, STARTER_VARIABLE
+from maze_pl.system.temporary_folder import temporary_folder
 
 if TYPE_CHECKING:
     from maze_pl.serving.served_policy import ServedPolicy
 
+TOKEN_VARIABLE: Final = "MAZE_PL_SERVE_TOKEN"
+"""Environment variable with the token that requests must send, which the code of a run does not get."""
 _MESSAGE: Final = "maze-pl: error: "  # before the message of a command that fails
 _SECONDS_BETWEEN_LOOKS: Final = 0.05
 _SECONDS_TO_END: Final = 2.0  # for an export that is stopped, until it is killed
@@ -32,20 +35,28 @@ class ServedSource:
 
     Args:
         path: The bundle, run directory or checkpoint.
-        folder: Folder for the bundle of a run or checkpoint.
         max_batch: Largest number of observations of a request.
         checkpoint: Checkpoint of a run, as for `maze-pl export`.
         trust: Whether the run may name any class.
+        debug: Whether an export that fails prints the traceback.
     """
 
-    def __init__(self, path: Path, folder: Path, max_batch: int, *, checkpoint: str = "best", trust: bool = False):
+    def __init__(
+        self,
+        path: Path,
+        max_batch: int,
+        *,
+        checkpoint: str = "best",
+        trust: bool = False,
+        debug: bool = False,
+    ) -> None:
         self._path = path
-        self._bundle = folder / "agent.bundle"
-        self._errors = folder / "errors.txt"
         self._max_batch = max_batch
-        self._command = ["export", str(path), "--to", str(self._bundle), "--checkpoint", checkpoint]
+        self._command = ["export", str(path), "--checkpoint", checkpoint]
         if trust:
             self._command.append("--trust")
+        if debug:
+            self._command.append("--debug")
         self._is_stopped = threading.Event()
 
     def load(self) -> ServedPolicy:
@@ -59,8 +70,10 @@ class ServedSource:
 
         if not needs_export(self._path):
             return ServedPolicy(self._path, self._max_batch)
-        self._export()
-        served = ServedPolicy(self._bundle, self._max_batch)
+        with temporary_folder("maze-pl-serve-") as folder:  # for this export alone, as old folders may be removed
+            bundle = folder / "agent.bundle"
+            self._export(bundle, folder / "errors.txt")
+            served = ServedPolicy(bundle, self._max_batch)
         left = [role["name"] for role in served.policy.manifest["wrappers"] if not role["is_included"]]
         if left:
             sys.stdout.write(f"left to clients: {', '.join(left)}; see the manifest, GET /spec\n")
@@ -70,18 +83,22 @@ class ServedSource:
         """End an export that is under way, and any that would begin later; may be called in any thread."""
         self._is_stopped.set()
 
-    def _export(self) -> None:
+    def _export(self, bundle: Path, error_file: Path) -> None:
         """Export the run or checkpoint, and pass on what the export writes to standard error.
+
+        Args:
+            bundle: The file to write.
+            error_file: File for its standard error.
 
         Raises:
             ConfigurationError: It failed or was stopped.
         """
         variables = {**os.environ, STARTER_VARIABLE: str(os.getpid())}
-        for name in (RUN_DIR_VARIABLE, MAIN_PROCESS_VARIABLE):
+        for name in (RUN_DIR_VARIABLE, MAIN_PROCESS_VARIABLE, TOKEN_VARIABLE):
             variables.pop(name, None)
-        with self._errors.open("wb") as errors:
+        with error_file.open("wb") as errors:
             process = subprocess.Popen(
-                [*program(), *self._command],
+                [*program(), *self._command, "--to", str(bundle)],
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -96,7 +113,7 @@ class ServedSource:
                 _end(process)
         if self._is_stopped.is_set():
             raise ConfigurationError(f"the export of {self._path} was stopped, as the server ends")
-        output = self._errors.read_text(encoding="utf-8", errors="replace")
+        output = error_file.read_text(encoding="utf-8", errors="replace")
         if process.returncode == 0:
             sys.stderr.write(output)
             return

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
-from maze_pl.config.references import assembled, interpolate, value_at
+from maze_pl.config.references import Fill, assembled, interpolate, value_at
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
 from maze_pl.config.trust import (
     Trust,
@@ -52,9 +52,10 @@ _OF_TRAINING: Final = frozenset(
     (
         *("model", "data", "trainer", "seed_everything", "hyperparameters"),
         *("best_checkpoint", "last_checkpoint", "early_stopping", "stop_at_return"),
+        *("run_dir", "resume", "warm_start", "ckpt_path", "experiment", "print_model", "wandb", "view"),
     )
 )
-"""Sections of a training configuration."""
+"""Sections of a training configuration, and options of `maze-pl fit` that no other command has."""
 _SPELLED_OUT: dict[_Option, str] = {
     ("--deterministic", None): "true",
     ("--event_logs", None): "true",
@@ -72,8 +73,10 @@ class Prepared(list[str]):
         objects: Name -> object from Python that its configuration stands for.
         written: The assembled configuration as it was written, whose texts jsonargparse may read as
             something else.
+        is_debugged: Whether errors of the command are shown with a traceback.
     """
 
+    is_debugged = False
     trust = Trust()
     objects: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
@@ -112,10 +115,10 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
         for piece in users:
             users_names.update(foreign_names(piece.content))
 
-    def take_part(piece: Piece) -> None:
+    def take_part(piece: Piece, fill: Fill) -> None:
         is_users = piece.option in CONFIG_OPTIONS and not piece.of_run  # all of a run's configuration needs trust
         if is_users and command in _ENVIRONMENT_OPTIONS:
-            _take_environment(piece, command)
+            _take_environment(piece, command, fill)
 
     complete = interpolate(pieces, take_part)
     _refuse_appending_to_nothing(complete)
@@ -209,10 +212,15 @@ def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collectio
         raise ConfigurationError(f"{refusal(run_dir / RUN_CONFIG, foreign, run_dir)}; {remedy}")
 
 
-def _take_environment(piece: Piece, command: str) -> None:
+def _take_environment(piece: Piece, command: str, fill: Fill = lambda value: value) -> None:
     """Turn an option about the environment and its wrappers, or a training configuration, into options of the command.
 
     Files with options of the command itself stay as they are.
+
+    Args:
+        piece: The option.
+        command: The command.
+        fill: Replaces the references in a value.
     """
     content = piece.content
     if piece.option in ("--policy", "--same_as") and content is not None:  # so that arguments may be added
@@ -222,8 +230,11 @@ def _take_environment(piece: Piece, command: str) -> None:
     elif piece.option not in CONFIG_OPTIONS:
         piece.option = piece.option and piece.option.replace("--data.", "--", 1)
     elif isinstance(content, dict) and _OF_TRAINING.intersection(content):
-        data = content.get("data") or {}
-        whole = {**content, **data, **(data.get("init_args") or {})}
+        whole = dict(content)
+        for name in ("data", "init_args"):
+            part = whole.get(name)
+            part = fill(part) if isinstance(part, str) else part
+            whole |= part if isinstance(part, dict) else {}  # a class path alone has no arguments
         piece.put({key: whole[key] for key in _ENVIRONMENT_OPTIONS[command] if key in whole})
 
 

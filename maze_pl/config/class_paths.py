@@ -1,5 +1,6 @@
 """Class paths that get arguments later: `--data.env my_envs.make_env --data.env.size 5`."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,8 +29,14 @@ def complete_class_paths(pieces: Sequence[Piece]) -> None:
 
 
 def is_class_path(content: Any) -> bool:
-    """True if a value may be a class path alone."""
-    return isinstance(content, str) and "." in content and all(map(str.isidentifier, content.split(".")))
+    """True if a value may be a class path alone, and does not name a file such as demos.pt."""
+    is_dotted = isinstance(content, str) and "." in content and all(map(str.isidentifier, content.split(".")))
+    return is_dotted and not os.path.exists(content)
+
+
+def is_short_name(content: Any) -> bool:
+    """True if a value may be the name of a class without its module, such as `TimeLimitWrapper`."""
+    return isinstance(content, str) and content.isidentifier() and content[0].isupper()
 
 
 def _start(piece: Piece) -> _Place:

@@ -19,7 +19,7 @@ _NOT_LEARNED_OF_TRAINER: Final = (
 _FOLDERS: Final = ("dirpath", "default_root_dir")  # of checkpoints and other files, below these options
 _WITH_FOLDERS: Final = ("best_checkpoint", "trainer")
 _STARTS: Final = {"--warm-start": "warm_start", "--warm_start": "warm_start", "--ckpt_path": "ckpt_path"}
-"""Options of the command that began a run, which its configuration does not have, and their names."""
+"""Options of commands that begin with weights, and their names."""
 _MODULES: Final = ("PopulationDataModule", "ReplayDataModule", "RolloutDataModule", "SelfLabellingDataModule")
 _ON_ANY_ENGINE: Final = frozenset(f"maze_pl.datamodules.{name}" for name in (*_MODULES, "TrajectoryDataModule"))
 """Data modules that deliver the same numbers on all engines, unlike asynchronous actors."""
@@ -97,26 +97,31 @@ def _with_class_path_of_env(options: Any) -> Any:
 
 def _start(run_dir: Path) -> dict[str, str]:
     """Return the run or checkpoint whose weights a run began with, by the name of the option; empty without one."""
-    commands = [words for words in _commands(run_dir) if "--resume" not in [word.partition("=")[0] for word in words]]
-    if not commands:
-        return {}
-    words = commands[-1]  # earlier ones have failed before they trained
+    try:
+        content: Any = json.loads((run_dir / PROVENANCE_FILE).read_text(encoding="utf-8"))
+        began = [entry for entry in content["commands"] if "--resume" not in _options_in(entry["command"])]
+        if not began:
+            return {}
+        last = began[-1]  # earlier ones have failed before they trained
+        start = last["start"] if "start" in last else _named_start(shlex.split(last["command"]))
+        return {name: _SEED_FOLDER.sub("seed_*", path) for name, path in start.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}  # it is missing or damaged
+
+
+def _options_in(command: str) -> list[str]:
+    """Return the words of a command without values after an equals sign."""
+    return [word.partition("=")[0] for word in shlex.split(command)]
+
+
+def _named_start(words: Sequence[str]) -> dict[str, str]:
+    """Return the start that the words of a command name, as older versions recorded no other."""
     start: dict[str, str] = {}
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option in _STARTS:
-            path = os.path.realpath(value if equals else "".join(words[place + 1 : place + 2]))
-            start[_STARTS[option]] = _SEED_FOLDER.sub("seed_*", path)
+            start[_STARTS[option]] = os.path.realpath(value if equals else "".join(words[place + 1 : place + 2]))
     return start
-
-
-def _commands(run_dir: Path) -> list[Sequence[str]]:
-    """Return the words of the commands that have written to a run directory; empty if its records are damaged."""
-    try:
-        content: Any = json.loads((run_dir / PROVENANCE_FILE).read_text(encoding="utf-8"))
-        return [shlex.split(entry["command"]) for entry in content["commands"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return []
 
 
 def _without_folders(node: Any) -> Any:

@@ -78,6 +78,15 @@ def annotation_of(target: Callable[..., Any], name: str) -> Any:
     return annotation if parameter is not None else _annotation_passed_on(target, name)
 
 
+def parameter_names(target: Callable[..., Any]) -> set[str]:
+    """Return the names of the options that jsonargparse finds for a class or function.
+
+    Raises:
+        ValueError: It has no signature.
+    """
+    return {parameter.name for parameter in get_signature_parameters(target)}
+
+
 def _annotation_passed_on(target: Callable[..., Any], name: str) -> Any:
     """Return the annotation of a parameter that jsonargparse finds where keyword arguments are passed on."""
     try:

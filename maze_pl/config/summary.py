@@ -8,7 +8,7 @@ from typing import Any
 from maze_pl.config import search_path
 from maze_pl.config.assembling import run_and_pieces
 from maze_pl.config.pieces import CALL_OPTIONS, CONFIG_OPTIONS, RUN_CONFIG, Piece
-from maze_pl.config.references import interpolate, merge, n_outer_keys
+from maze_pl.config.references import interpolate, merge, n_outer_keys, without_marks
 from maze_pl.config.search_path import dump
 
 _NOT_SHOWN = (*CALL_OPTIONS, "warm_start")
@@ -82,7 +82,7 @@ def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
         content = piece.as_in_file
         if isinstance(content, dict):
             merge(whole, content, n_outer_keys(piece))
-    return whole
+    return without_marks(whole)
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ PROVENANCE_VARIABLE: Final = "MAZE_PL_PROVENANCE"
 """Environment variable with the short provenance, in all processes of a command."""
 PROVENANCE_KEY: Final = "provenance"
 """Name of the provenance in files that hold other things besides."""
-_LEFT_OUT: Final = ("configuration", "summary", "machine", "started")
+_LEFT_OUT: Final = ("configuration", "summary", "machine", "started", "start")
 
 
 class PlayedCheckpoint(TypedDict):
@@ -42,6 +42,7 @@ class Provenance(TypedDict):
         machine: Property of the machine -> value.
         step_unit: Unit of the steps that the command counts, such as acts of demonstrations.
         checkpoint: Checkpoint that the command played.
+        start: Option that named the checkpoint whose weights the run began with -> absolute path of that checkpoint.
     """
 
     command: str
@@ -54,6 +55,7 @@ class Provenance(TypedDict):
     machine: NotRequired[dict[str, str]]
     step_unit: NotRequired[str]
     checkpoint: NotRequired[PlayedCheckpoint]
+    start: NotRequired[dict[str, str]]
 
 
 def share_provenance(provenance: Provenance) -> None:

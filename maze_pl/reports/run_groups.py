@@ -31,49 +31,33 @@ class RunGroup:
     runs: list[Path]
 
 
-def grouped_runs(runs: Sequence[Path]) -> list[RunGroup]:
+def grouped_runs(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, ConfigurationError]]:
     """Group runs by their configuration, without seed, length of training and places of files.
 
     Args:
         runs: Run directories.
 
-    Raises:
-        ConfigurationError: A configuration cannot be read.
+    Returns:
+        The groups, and the faults of configurations that cannot be read. Each of these runs is a group
+        by itself, after the others.
     """
+    faults: dict[Path, ConfigurationError] = {}
     members: dict[str, list[Path]] = {}
     options: dict[str, dict[str, str]] = {}
     for run in dict.fromkeys(runs):
-        flat = _compared(run)
+        try:
+            flat = _compared(run)
+        except ConfigurationError as error:
+            faults[run] = error
+            continue
         key = json.dumps(flat, sort_keys=True)
         members.setdefault(key, []).append(run)
         options[key] = flat
+    paths = run_names(runs)
     names = [_name(key, members[key], options) for key in members]
-    groups = []
-    for name, kept in zip(_told_apart(names), members.values(), strict=True):
-        groups.append(RunGroup(name, kept))
-    return groups
-
-
-def readable_groups(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, ConfigurationError]]:
-    """Group runs as `grouped_runs` does; a run whose configuration cannot be read becomes a group by itself.
-
-    Args:
-        runs: Run directories.
-
-    Returns:
-        The groups, and the faults of configurations that cannot be read.
-    """
-    faults: dict[Path, ConfigurationError] = {}
-    for run in runs:
-        try:
-            learned_options(run)
-        except ConfigurationError as error:
-            faults[run] = error
-    groups = grouped_runs([run for run in runs if run not in faults])
-    names = run_names(runs)
-    labels = _told_apart([*(group.name for group in groups), *(names[run] for run in faults)])
-    members = [*(group.runs for group in groups), *([run] for run in faults)]
-    return [RunGroup(name, kept) for name, kept in zip(labels, members, strict=True)], faults
+    labels = _told_apart([*names, *(paths[run] for run in faults)])
+    kept = [*members.values(), *([run] for run in faults)]
+    return [RunGroup(label, group) for label, group in zip(labels, kept, strict=True)], faults
 
 
 def run_names(runs: Sequence[Path]) -> dict[Path, str]:

@@ -29,7 +29,7 @@ from maze_pl.reports.html_parts import (
 )
 from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, named_paths, number
 from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
-from maze_pl.reports.run_groups import RunGroup, grouped_runs, readable_groups, run_names
+from maze_pl.reports.run_groups import RunGroup, grouped_runs, run_names
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.provenance import PROVENANCE_FILE, fault_of_file
 from maze_pl.runs.seed_results import read_values
@@ -137,15 +137,14 @@ def _origin(reported: ReportedRuns) -> Markup:
 def _configurations(runs: Sequence[Path]) -> list[Content]:
     """Say which of several runs the section is about, and how the configurations of the others differ."""
     names = run_names(runs)
-    try:
-        groups = grouped_runs(runs)
-    except ConfigurationError as error:
-        return [element("p", f"of {names[runs[0]]}", class_="muted"), missing(str(error))]
+    groups, faults = grouped_runs(runs)
     if len(groups) == 1:
         return [element("p", f"of {names[runs[0]]}, which stands for all runs", class_="muted")]
+    notes: list[Content] = [missing(f"{names[run]} is a group by itself: {fault}") for run, fault in faults.items()]
     rows = [[group.name, ", ".join(names[run] for run in group.runs)] for group in groups]
-    text = f"of {names[runs[0]]}. The runs have {len(groups)} different configurations:"
-    return [element("p", text), table(["configuration", "runs"], rows, 2)]
+    shown = "are these groups" if faults else f"have {len(groups)} different configurations"
+    text = f"of {names[runs[0]]}. The runs {shown}:"
+    return [element("p", text), table(["configuration", "runs"], rows, 2), *notes]
 
 
 def _runs(reported: ReportedRuns) -> Markup:
@@ -183,7 +182,7 @@ def _curves(reported: ReportedRuns) -> Markup:
         return section("Curves", missing(str(error)))
     if not metrics:
         return section("Curves", *notes)
-    groups, unreadable = readable_groups(list(metrics))
+    groups, unreadable = grouped_runs(list(metrics))
     notes += [missing(f"{names[run]} is a group by itself: {fault}") for run, fault in unreadable.items()]
     charts = _charts(groups, metrics)
     if not charts:

@@ -27,6 +27,7 @@ _FORM: Final[dict[str, type]] = {
     "configuration": str,
     "summary": str,
     "step_unit": str,
+    "start": dict,
 }
 _REQUIRED: Final = ("command", "versions", "git")
 _PACKAGES: Final = ("torch", "pytorch-lightning", "gymnasium", "numpy", "jsonargparse")
@@ -38,6 +39,7 @@ def collect_provenance(
     configuration: str = "",
     summary: str = "",
     probe: GitProbe | None = None,
+    start: dict[str, str] | None = None,
 ) -> Provenance:
     """Collect the provenance of the running command.
 
@@ -47,6 +49,7 @@ def collect_provenance(
         configuration: The assembled configuration, as YAML.
         summary: The differences from the configuration that it starts from.
         probe: Probe of the repository; None begins one.
+        start: Checkpoint whose weights the run begins with, by the option that named it.
     """
     git = (GitProbe() if probe is None else probe).result()
     provenance: Provenance = {
@@ -61,6 +64,8 @@ def collect_provenance(
         provenance["configuration"] = configuration
     if summary:
         provenance["summary"] = summary
+    if start:
+        provenance["start"] = start
     return provenance
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,11 @@ def rows(run_dir: str) -> list[dict[str, str]]:
 
 def config(run_dir: str) -> Any:
     return yaml.safe_load(Path(run_dir, "config.yaml").read_text(encoding="utf-8"))
+
+
+def start(run_dir: str) -> Any:
+    """The start of a run that its last command has recorded."""
+    return json.loads(Path(run_dir, "provenance.json").read_text(encoding="utf-8"))["commands"][-1]["start"]
 
 
 def checkpoint(run_dir: str, name: str = "last") -> Any:
@@ -129,6 +135,10 @@ def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys
     before, after = checkpoint("ppo", "best"), checkpoint("a2c")
     assert config("a2c")["model"]["class_path"] == "maze_pl.modules.A2C"
     assert "clip_range" not in config("a2c")["model"]["init_args"]
+    assert start("a2c") == {"warm_start": str(Path("ppo/checkpoints/best.ckpt").absolute())}
+    Path("mine.yaml").write_text("warm_start: ppo\n", encoding="utf-8")
+    assert main(["fit", "--config", "ppo/config.yaml", "--config", "mine.yaml", "--run_dir", "filed"]) == 0
+    assert start("filed") == start("a2c")
     assert rows("a2c")[0]["step"] == "200"
     for name, weight in before["state_dict"].items():
         torch.testing.assert_close(after["state_dict"][name], weight, rtol=0, atol=1e-9)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonargparse import Namespace
 
-from maze_pl.cli.fit_options import refuse_unsuitable_options
+from maze_pl.cli.fit_options import refuse_unsuitable_options, start_of
 from maze_pl.cli.option_check import check_options
 from maze_pl.config.messages import explain
 from maze_pl.config.search_path import ConfigurationError
@@ -19,7 +19,10 @@ NAMING = ["fit", "--hyperparameters", "[x]"]
 
 def options(**changes: Any) -> Namespace:
     env = Namespace(class_path="a.Env", init_args=Namespace(name="x"), dict_kwargs={"size": None})
-    wrappers = [Namespace(class_path="a.First"), Namespace(class_path="a.Last", init_args=Namespace(limit=3))]
+    wrappers = [
+        Namespace(class_path="a.First", init_args=Namespace(size=1)),
+        Namespace(class_path="a.Last", init_args=Namespace(limit=3)),
+    ]
     evaluators = {"eval": {"n_episodes": 1}}
     data = Namespace(class_path="a.Data", init_args=Namespace(env=env, wrappers=wrappers, evaluators=evaluators))
     model = Namespace(class_path="a.Model", init_args=Namespace(lr=0.1, tau=None))
@@ -42,7 +45,12 @@ def test_hyperparameters_are_options_of_the_run(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("model.lrr", "model.lr"), ("data.env.dict_kwargs.sise", "data.env.dict_kwargs.size")]
+    ("name", "near"),
+    [
+        ("model.lrr", "model.lr"),
+        ("data.env.dict_kwargs.sise", "data.env.dict_kwargs.size"),
+        ("data.wrappers.size", "data.wrappers or data.wrappers.limit"),  # of a wrapper that is not the last one
+    ],
 )
 def test_a_hyperparameter_that_is_no_option_is_refused_by_name(name: str, near: str) -> None:
     with pytest.raises(ConfigurationError, match=f"there is no option {name}; did you mean {near}"):
@@ -97,3 +105,16 @@ def test_names_that_do_not_exist_are_found_before_a_sweep_begins() -> None:
 )
 def test_an_option_without_a_value_is_named(words: list[str], named: str) -> None:
     assert explain("argument --model: expected one argument", words=words) == f"{named} needs a value"
+
+
+def test_the_start_of_a_run_is_a_checkpoint_however_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    best = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    best.parent.mkdir(parents=True)
+    best.touch()
+    for named in ("run", str(tmp_path / "run"), "run/checkpoints/best.ckpt"):
+        assert start_of(options(warm_start=named, ckpt_path=None)) == {"warm_start": str(best)}
+        assert start_of(options(warm_start=named, ckpt_path="a.ckpt")) == {"ckpt_path": str(tmp_path / "a.ckpt")}
+    assert start_of(options(ckpt_path=None)) == start_of(options(resume="run", ckpt_path="a.ckpt")) == {}

@@ -76,6 +76,16 @@ def test_a_run_in_its_first_epoch_is_left_out(content: str | None, capsys: pytes
     assert "damaged/metrics.csv is damaged" in capsys.readouterr().err
 
 
+def test_a_run_whose_configuration_cannot_be_read_is_drawn_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1, 2):
+        write_run(Path(f"seed_{seed}"), seed)
+    Path("seed_1", "config.yaml").write_text("[]", encoding="utf-8")
+    assert main(["plot", "seed_0", "seed_1", "seed_2", "--to", "curves.svg"]) == 0
+    fault = "maze-pl: seed_1/config.yaml is damaged: it holds no options; the run is a group by itself\n"
+    assert capsys.readouterr().err == fault
+    assert any(text.endswith("IQM of 2 runs, 95% interval") for text in texts(Path("curves.svg")))
+
+
 def test_the_horizontal_axis_of_clones_counts_acts() -> None:
     for run, unit in (("clone", "acts"), ("played", "env steps")):
         write_run(Path(run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import signal
@@ -14,6 +15,7 @@ from typing import IO
 
 import pytest
 
+from maze_pl.__main__ import main
 from maze_pl.cli.served_source import ServedSource
 from maze_pl.config.search_path import ConfigurationError
 from tests.cli.faulty_runs import make_run, set_mode
@@ -24,11 +26,38 @@ BODY = json.dumps({"observation": {"observation": [0.0, 0.1, 0.0, -0.1]}}).encod
 
 def test_what_an_export_refuses_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^there is no checkpoint: none of .*last\.ckpt is a file$"):
-        ServedSource(tmp_path, tmp_path, 8).load()
+        ServedSource(tmp_path, 8).load()
+
+
+def test_the_export_has_no_token_and_a_new_folder_and_shows_tracebacks_if_it_is_debugged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The export is replaced by one that writes what it got to standard error, and fails."""
+    shown = "print(sys.argv[1:], os.environ.get('MAZE_PL_SERVE_TOKEN'), file=sys.stderr); sys.exit(3)"
+    monkeypatch.setattr("maze_pl.cli.served_source.program", lambda: [sys.executable, "-c", f"import os, sys; {shown}"])
+    monkeypatch.setenv("MAZE_PL_SERVE_TOKEN", "secret")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    source = ServedSource(tmp_path, 8, debug=True)
+    targets = []
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="ended with exit status 3"):
+            source.load()
+        output = capfd.readouterr().err
+        words = ast.literal_eval(output[: output.index("]") + 1])
+        assert "--debug" in words and "secret" not in output
+        targets.append(Path(words[words.index("--to") + 1]))
+    assert targets[0] != targets[1] and not any(tmp_path.iterdir())
+
+
+def test_the_option_debug_reaches_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = []
+    monkeypatch.setattr("maze_pl.cli.serve.run", lambda arguments, *_: received.append(arguments.is_debugged) or 0)
+    assert [main(["serve", "agent.bundle", *words]) for words in ([], ["--debug"])] == [0, 0]
+    assert received == [False, True]
 
 
 def test_a_source_that_was_stopped_is_not_exported(tmp_path: Path) -> None:
-    source = ServedSource(tmp_path, tmp_path, 8)
+    source = ServedSource(tmp_path, 8)
     source.stop()
     with pytest.raises(ConfigurationError, match="was stopped, as the server ends"):
         source.load()

@@ -142,6 +142,17 @@ def test_the_run_or_checkpoint_that_training_starts_from_counts(tmp_path: Path) 
     assert begun(tmp_path / "e", "--ckpt_path d/last.ckpt --config a")["ckpt_path"].endswith("/d/last.ckpt")
 
 
+def test_the_recorded_start_counts_however_the_run_named_it(tmp_path: Path) -> None:
+    start = {"warm_start": "/runs/seed_3/best.ckpt"}
+    entries = [{"command": "maze-pl fit -c a", "start": start}, {"command": "maze-pl fit --resume a --ckpt_path b"}]
+    for name, words in (("a", ""), ("b", " --warm-start runs/seed_3"), ("c", " --ckpt_path x")):
+        learned(tmp_path / name, CONFIGURATION)
+        entries[0] = {**entries[0], "command": f"maze-pl fit{words}"}
+        (tmp_path / name / "provenance.json").write_text(json.dumps({"commands": entries}), encoding="utf-8")
+        found = learned_options(tmp_path / name)[0]
+        assert found["warm_start"] == "/runs/seed_*/best.ckpt" and "ckpt_path" not in found
+
+
 def test_seeds_that_start_from_the_seeds_of_one_training_are_of_one_configuration(tmp_path: Path) -> None:
     first, second, other = (
         begun(tmp_path / name, f"--warm-start {start}")
@@ -150,7 +161,16 @@ def test_seeds_that_start_from_the_seeds_of_one_training_are_of_one_configuratio
     assert first == second != other
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"commands": [1]}', '{"commands": [{"command": "fit \'"}]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"commands": [1]}',
+        '{"commands": [{"command": "fit \'"}]}',
+        '{"commands": [{"command": "", "start": 1}]}',
+    ],
+)
 def test_damaged_records_count_for_nothing(tmp_path: Path, content: str) -> None:
     expected, _ = learned(tmp_path / "a", CONFIGURATION)
     (tmp_path / "a" / "provenance.json").write_text(content, encoding="utf-8")

@@ -11,9 +11,17 @@ import pytest
 from maze_pl import RunContext
 from maze_pl.config.assembling import prepare
 from maze_pl.config.references import merge
-from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.search_path import ConfigurationError, parse
 
 COMPONENT = {"class_path": "a.B", "init_args": {"x": 1}}
+
+
+def make_env(name: str = "a", size: int = 3) -> None:
+    """Return nothing, and have two options."""
+
+
+def make_unnamed_env(size: int = 3) -> None:
+    """Return nothing, and have one option."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +37,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([COMPONENT], "init_args", {"y": 2}, [{"class_path": "a.B", "init_args": {"x": 1, "y": 2}}]),
         ([], "x", 2, {"x": 2}),
         (COMPONENT, None, "a.C", {"class_path": "a.C", "init_args": {"x": 1}}),
+        (COMPONENT, None, "C", {"class_path": "C", "init_args": {"x": 1}}),
         (COMPONENT, None, "text", "text"),
         (COMPONENT, None, [1], [1]),
     ],
@@ -67,3 +76,69 @@ def test_a_configuration_with_the_run_directory_can_be_used_without_one() -> Non
         prepare(["fit", "--config", "mine.yaml"])
     command_line = RunContext(configuration="mine.yaml", run_dir="run", silent=True).command
     assert prepare(command_line).written["best_checkpoint"]["dirpath"] == "run/best"
+
+
+def referring(*words: str, value: str, option: str = "--data.n_envs") -> Any:
+    """Value of an option that refers to others, in a command that changes `ppo_cartpole`."""
+    last = prepare(["fit", "--config", "ppo_cartpole", *words, option, value])[-1]
+    return parse(last.removeprefix(f"{option}="))
+
+
+def test_references_see_items_that_options_append() -> None:
+    added = ("--data.wrappers+", "c.D")
+    assert referring(*added, value="${data.wrappers}") == ["c.D"]
+    options = (*added, "--data.wrappers.size", "5")
+    assert referring(*options, value="${data.wrappers}") == [{"class_path": "c.D", "size": 5}]
+    assert referring("--data.wrappers", "[a.B]", *options, value="${data.wrappers.0}") == "a.B"
+    held = ("--data.evaluators.held.wrappers", "${data.wrappers}", "--data.evaluators.held.wrappers+", "e.F")
+    assert referring(*held, *added, value="${data.evaluators.held.wrappers}") == ["c.D", "e.F"]
+    more = ("--data.wrappers+", "[e.F, g.H]")
+    assert referring(*added, *more, value="${data.wrappers}") == ["c.D", "e.F", "g.H"]
+
+
+@pytest.mark.parametrize("form", ["{}", "{{class_path: {}}}"])
+def test_references_see_arguments_of_a_replaced_class_that_the_new_one_has(form: str) -> None:
+    same, other = (("--data.env", form.format(f"{__name__}.{name}")) for name in ("make_env", "make_unnamed_env"))
+    assert referring(*same, value="${data.env.name}") == "CartPole-v1"
+    evaluators = referring(*other, value="{held: {env: '${data.env}'}}", option="--data.evaluators")
+    assert evaluators["held"]["env"] == {"class_path": other[1].strip("{}").split()[-1], "init_args": {}}
+    assert referring(*other, "--data.env.size", "5", value="${data.env}")["init_args"] == {"size": 5}
+    with pytest.raises(ConfigurationError, match=r"refers to data\.env\.name, which is not set"):
+        referring(*other, value="${data.env.name}")
+    assert referring("--data.env", form.format("missing.make_env"), value="${data.env.name}") == "CartPole-v1"
+
+
+def test_the_name_of_a_class_keeps_arguments_for_references_and_that_of_a_file_does_not() -> None:
+    assert referring("--model", "A2C", value="${model.lr}") == 0.00025
+    Path("demos.pt").touch()
+    assert referring("--data.env", "demos.pt", value="${data.env}") == "demos.pt"
+
+
+def test_classes_of_an_untrusted_run_are_not_imported_for_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("harmful.py").write_text("raise SystemExit('run')\n", encoding="utf-8")
+    known = "{class_path: maze_pl.envs.make_gym_maze_env, init_args: {name: a}}"
+    Path("first.yaml").write_text(f"data: {{init_args: {{env: {known}}}}}\n", encoding="utf-8")
+    content = "data: {init_args: {env: {class_path: harmful.Env}, evaluators: {eval: {env: '${data.env}'}}}}\n"
+    Path("config.yaml").write_text(f"base: first.yaml\n{content}", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"may execute any code: harmful\.Env"):
+        prepare(["fit", "--resume", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "variables: {data: {class_path: a.B, init_args: {env: {class_path: c.D}}}}\ndata: '${variables.data}'\n",
+        "variables: {options: {env: {class_path: c.D}}}\ndata: {class_path: a.B, init_args: '${variables.options}'}\n",
+        "base: base.yaml\ndata: a.B\n",
+        "base: base.yaml\nwandb: true\n",
+        "base: base.yaml\nrun_dir: run\nwarm_start: other\n",
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "rollout", "compare"])
+def test_other_commands_take_the_environment_of_any_training_configuration(command: str, text: str) -> None:
+    Path("base.yaml").write_text("data: {class_path: a.B, init_args: {env: {class_path: c.D}}}\n", encoding="utf-8")
+    Path("mine.yaml").write_text(text, encoding="utf-8")
+    assert prepare([command, "--config", "mine.yaml"]).written == {"env": {"class_path": "c.D"}}

@@ -57,19 +57,32 @@ def test_numbers_that_are_too_large_to_be_drawn_are_named(tmp_path: Path) -> Non
     with pytest.raises(
         ConfigurationError, match=r"run has logged a number of size 1e\+308 as '.*', .* at most 1e\+300"
     ):
-        chart(grouped_runs([run]), read_all([run])[0], RETURN, "env_steps")
+        chart(grouped_runs([run])[0], read_all([run])[0], RETURN, "env_steps")
 
 
 def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(tmp_path: Path) -> None:
     first = write_run(tmp_path / "a" / "seed_0", 0)
     second = write_run(tmp_path / "a" / "seed_1", 1, config={"trainer": {"max_epochs": 9}, "view": True})
     other = write_run(tmp_path / "b", 0, config={"model": {"lr": 0.2}})
-    groups = grouped_runs([first, second, other, first])
+    groups, faults = grouped_runs([first, second, other, first])
+    assert not faults
     assert [(group.name, group.runs) for group in groups] == [
         ("model.lr=0.1", [first, second]),
         ("model.lr=0.2", [other]),
     ]
-    assert [group.name for group in grouped_runs([first, second])] == ["a"]
+    assert [group.name for group in grouped_runs([first, second])[0]] == ["a"]
+
+
+def test_a_run_whose_configuration_cannot_be_read_is_a_group_by_itself(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, config={"model": {"lr": lr}}) for name, lr in (("a", 1), ("b", 2), ("c", 2))]
+    (runs[1] / "config.yaml").write_text("[]", encoding="utf-8")
+    groups, faults = grouped_runs(runs)
+    assert [(group.name, group.runs) for group in groups] == [
+        ("model.lr=1", [runs[0]]),
+        ("model.lr=2", [runs[2]]),
+        ("b", [runs[1]]),
+    ]
+    assert list(faults) == [runs[1]]
 
 
 def test_options_that_only_place_files_or_end_training_are_in_no_name_and_split_no_group(tmp_path: Path) -> None:
@@ -86,7 +99,7 @@ def test_options_that_only_place_files_or_end_training_are_in_no_name_and_split_
             "stop_at_return": {"threshold": 10.0 + seed},
         }
         runs.append(write_run(tmp_path / "seeds" / f"seed_{seed}", seed, config=config))
-    (group,) = grouped_runs(runs)
+    (group,), _ = grouped_runs(runs)
     assert (group.name, group.runs) == ("seeds", runs)
 
 
@@ -103,7 +116,7 @@ def test_runs_without_metrics_and_damaged_ones_do_not_hide_the_others(tmp_path: 
 def test_statistics_have_short_names_and_unknown_ones_are_refused_with_similar_ones(tmp_path: Path) -> None:
     kpi = "night_BaseEnvEvents/kpi/mean/x"
     runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", 1, statistic=kpi)]
-    groups = grouped_runs(runs)
+    groups, _ = grouped_runs(runs)
     metrics, faults = read_all(runs)
     assert not faults
     assert default_statistics(metrics) == [RETURN]

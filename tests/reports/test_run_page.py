@@ -71,6 +71,11 @@ def test_the_page_says_if_the_configurations_of_runs_differ(tmp_path: Path) -> N
     (runs[1] / "config.yaml").write_text("[]")
     section = section_of(run_page(ReportedRuns(runs[0], runs)), "Configuration")
     assert "seed_1/config.yaml is damaged: it holds no options" in section and "stands for all" not in section
+    assert cells(section) == [
+        ["model.lr=0.1", "trial_0/seed_0"],
+        ["model.lr=0.2", "trial_1/seed_0, trial_1/seed_1"],
+        ["trial_0/seed_1", "trial_0/seed_1"],
+    ]
 
 
 def test_a_comparison_of_all_runs_is_proposed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from maze_pl.envs.arrays.array_checks import slots_for_checks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_vector_env import ArrayVectorEnv
 from maze_pl.envs.building import Env, make_wrapped
-from maze_pl.envs.checker.examination import Examination, makes_arrays, plays_in_arrays
+from maze_pl.envs.checker.examination import Examination, make_and_keep, plays_in_arrays
 from maze_pl.envs.checker.report import ERROR, SKIPPED, WARNING, Finding
 from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.reward_watch import UnattributedRewardWarning
@@ -50,9 +50,9 @@ def make_comparable(
         ValueError: A wrapper of an array environment has no array form.
     """
     make = partial(make_wrapped, env, wrappers, masks)
-    first = make()
+    first, made = make_and_keep(env, wrappers, masks)
     spec = Spec.of(first, slots_for_checks(first))
-    is_single = as_singles or not (plays_in_arrays(first) and makes_arrays(env))
+    is_single = as_singles or not (plays_in_arrays(first) and isinstance(made, ArrayEnv))
     first.close()
     sample = SequentialVectorEnv([make], seed=seed, spec=spec)  # its episodes are not those of the comparison
     statistics = sample.estimate(_N_SAMPLES, derive_seed(seed, "normalization"))

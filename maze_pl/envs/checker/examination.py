@@ -1,8 +1,8 @@
 """The environment that the doctor examines, and what was recorded while it was played."""
 
 import copy
-from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 
 from gymnasium import spaces
@@ -203,11 +203,17 @@ def plays_in_arrays(env: Any) -> bool:
     return isinstance(played, ArrayMazeEnv) and not isinstance(played.array_env.unwrapped, GymVectorArrayEnv)
 
 
-def makes_arrays(make_env: Callable[[], Any]) -> bool:
-    """Return whether a function makes an array environment all of whose episodes have seeds, not one episode of it.
+def make_and_keep(
+    env: Callable[[], Any],
+    wrappers: Sequence[Callable[[Any], Any]],
+    masks: Mapping[str, str] | None,
+) -> tuple[LogStatsWrapper, Any]:
+    """Make an environment with its wrappers as `make_wrapped` does; return it, and the innermost object.
 
     Args:
-        make_env: Makes the environment, without wrappers of the data module.
+        env: Makes the environment.
+        wrappers: Wrap it, the first one innermost.
+        masks: Action head -> observation.
     """
-    with closing(make_env()) as made:
-        return isinstance(made, ArrayEnv) and not isinstance(made.unwrapped, GymVectorArrayEnv)
+    made = env()
+    return make_wrapped(lambda: made, wrappers, masks), made

@@ -14,7 +14,7 @@ from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, SequentialVectorEnv
 from maze_pl.envs.arrays import ArrayMazeEnv, GymVectorArrayEnv
 from maze_pl.envs.checker import check_env, compare_envs
 from maze_pl.envs.checker.arrays import make_comparable
-from maze_pl.envs.checker.examination import ArrayForm, makes_arrays, plays_in_arrays
+from maze_pl.envs.checker.examination import ArrayForm, make_and_keep, plays_in_arrays
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
 from tests.envs.arrays.guessing import InArray, InObject
@@ -116,9 +116,9 @@ def make_episode() -> ArrayMazeEnv:
 
 
 def test_a_function_that_makes_one_episode_makes_no_arrays(capsys: pytest.CaptureFixture[str]) -> None:
-    assert makes_arrays(CartPoleArrayEnv)
-    assert not makes_arrays(make_episode)
-    assert not makes_arrays(partial(GymVectorArrayEnv, "CartPole-v1"))
+    for make, kind in ((CartPoleArrayEnv, CartPoleArrayEnv), (make_episode, ArrayMazeEnv)):
+        wrapped, made = make_and_keep(make, [ObservationNormalizationWrapper], None)
+        assert type(made) is kind and plays_in_arrays(wrapped)
     assert isinstance(make_comparable(make_episode, [], None, 2, 5), SequentialVectorEnv)
     comparison = compare_envs(
         partial(make_comparable, make_episode, [], None, 2, 5),
@@ -128,6 +128,17 @@ def test_a_function_that_makes_one_episode_makes_no_arrays(capsys: pytest.Captur
     assert comparison.difference is None
     assert main(["check", "--env", f"{__name__}.make_episode", "--n_steps", "50"]) == 0
     assert re.search(r"arrays +\| skipped \| it needs a function that makes the array", capsys.readouterr().out)
+
+
+def test_an_environment_is_made_once_to_see_its_form() -> None:
+    made = []
+
+    def make() -> ArrayMazeEnv:
+        made.append(make_episode())
+        return made[-1]
+
+    make_comparable(make, [], None, 2, 5)
+    assert len(made) == 4  # to see it, for the statistics of wrappers, and for two episodes
 
 
 def test_statistics_of_wrappers_are_the_same_in_both_forms() -> None:
