@@ -372,13 +372,13 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         for step_key, segment in rollout.segments.items():
             active = segment.active.flatten()  # [T * B]
             acts: Any = slice(None) if rollout.flat or rollout.dense else active.nonzero().squeeze(1)
-            trees = []
-            for tree in (segment.observation | segment.policy_state, segment.action):
-                trees.append({name: rows.flatten(0, 1)[acts].to(self.device) for name, rows in tree.items()})
+            inputs = segment.observation | segment.policy_state
+            observation = {name: rows.flatten(0, 1)[acts].to(self.device) for name, rows in inputs.items()}
+            action = {name: rows.flatten(0, 1)[acts].to(self.device) for name, rows in segment.action.items()}
             agent_id = segment.agent_id.flatten()[acts]
             log_prob = torch.zeros(active.shape, device=active.device)
             with torch.autocast(self.device.type, enabled=False):
-                found = log_prob_in_parts(self, step_key, trees[0], agent_id, trees[1])
+                found = log_prob_in_parts(self, step_key, observation, agent_id, action)
             log_prob[acts] = found.to(log_prob)
             segment.log_prob = log_prob.view_as(segment.active)
 

@@ -24,6 +24,7 @@ from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.soft_update import SoftUpdate
 from maze_pl.core.spec import Spec
+from maze_pl.core.torch_random_state import restore_torch_random_state, torch_random_state
 from maze_pl.distributions.probability_distribution import choice_sizes, chosen_options
 
 Pair = Sequence[nn.Module]
@@ -171,13 +172,13 @@ class TwinNetwork(nn.Module):
         if not (is_batched and self._is_batchable):
             return _one_by_one(evaluate, tensors, inputs)
         batched: dict[str, Tensor]
-        random_state = _random_state(device)
+        random_state = torch_random_state(device)
         try:
             batched = torch.vmap(evaluate, (0, None), randomness="different")(tensors, (inputs,))
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, TypeError, ValueError) as error:
-            _restore_random_state(random_state, device)  # a network that was not tried draws the same numbers
+            restore_torch_random_state(random_state, device)  # a network that was not tried draws the same numbers
             batched = _one_by_one(evaluate, tensors, inputs)  # raises errors of the networks
             self._is_batchable = False
             _say_why_one_by_one(error)
@@ -211,18 +212,6 @@ def _one_by_one(
     first = evaluate(first_tensors, (inputs,))
     second = evaluate(second_tensors, (inputs,))
     return {name: torch.stack([first[name], second[name]]) for name in first}
-
-
-def _random_state(device: torch.device) -> list[Tensor]:
-    """Return the state of the global generators of torch, on the CPU and on a GPU."""
-    on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *on_device]
-
-
-def _restore_random_state(states: list[Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states[1], device)
 
 
 def _say_why_one_by_one(error: Exception) -> None:

@@ -96,11 +96,14 @@ class SquashedGaussianProbabilityDistribution(BoundedProbabilityDistribution):
         """[...] log-probability of `action` [..., *shape] after rounding.
 
         A bound has the probability of all x that rounding puts there: those that are at least half
-        a rounding step further out than the next action inside. That is practically none at a bound
-        of 0, next to which floats are dense.
+        a rounding step further out than the next action inside. At a bound of 0, next to which
+        floats are dense, these are the x for which the sigmoid underflows: practically none, unless
+        the mean lies there.
         """
         is_rounded = self._is_rounded(action)
-        log_fraction = torch.where(is_rounded, self._log_rounded, self._log_fraction(action))
+        log_smallest = -math.log(torch.finfo(self._log_rounded.dtype).max)  # of 1 / (1 + exp(-2x))
+        log_rounded = self._log_rounded.clamp(min=log_smallest)
+        log_fraction = torch.where(is_rounded, log_rounded, self._log_fraction(action))
         x = -0.5 * log_fraction.diff(dim=-1).squeeze(-1)
         mean, log_std = self._shaped(self._normal.mean), self._shaped(self._normal.log_std)
         standardised = (x - mean) * torch.exp(-log_std)

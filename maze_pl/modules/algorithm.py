@@ -156,10 +156,7 @@ class AlgorithmModule(RunModule):
         return self.current_epoch < self.critic_burn_in_epochs
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Return the trainable parameters by group, without empty groups.
-
-        Groups are `policy`, `critic` (parameters of the critic alone) and `other`.
-        """
+        """Return the trainable parameters of `policy`, `critic` (of it alone) and `other`, if any."""
         return trainable_by_group({"policy": self.policy, "critic": self.critic, "other": self})
 
     def configure_optimizers(self) -> Optimizer:
@@ -312,18 +309,19 @@ class AlgorithmModule(RunModule):
         """Forget the previous run; refuse data and networks that do not fit."""
         if stage == "fit":
             self._learning_rates.start_run()
-            self._gradient_steps.start_run()
         super().setup(stage)
         if stage == "fit" and self._trainer is not None and self.actor_critic is not None:
             require_critic(type(self).__name__, self.critic, self.critic_type)
 
-    def teardown(self, stage: str) -> None:
-        """Free memory of the GPU that the trainer moves the networks from."""
+    def cpu(self) -> Self:
+        """Free memory of the GPU and move to the CPU, as the trainer does however a run ends."""
         self._gradient_steps.end_run()
         forget_pieces(self)
+        return super().cpu()
 
     def on_fit_start(self) -> None:
         """Refuse combinations of options that cannot work; print automatic networks."""
+        self._gradient_steps.start_run(self.device)
         if self.chosen_networks is not None:
             rank_zero_info(f"networks that fit the spaces, as model.networks in YAML:\n{self.chosen_networks}")
         require_fitting_state(self, self.trainer.optimizers, self._loaded_checkpoint, self.trainer.ckpt_path)

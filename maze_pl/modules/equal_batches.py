@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
+
+from pytorch_lightning import LightningModule
+
+_LOG = signature(LightningModule.log)
 
 
 class EqualBatches:
@@ -21,7 +26,8 @@ class EqualBatches:
             args: Further arguments of Lightning's method.
             options: Its options; `batch_size`, the weight of the batch in the mean of an epoch, is 1 by default.
         """
-        if options.get("batch_size") is None:
-            options["batch_size"] = 1
+        given = _LOG.bind(None, name, value, *args, **options)
+        if given.arguments.get("batch_size") is None:
+            given.arguments["batch_size"] = 1
         logged: Any = super()
-        logged.log(name, value, *args, **options)
+        logged.log(*given.args[1:], **given.kwargs)

@@ -1,12 +1,13 @@
 """Half precision of networks alone, so that rewards, discounts and returns keep their digits."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.plugins import HalfPrecision
 from pytorch_lightning.strategies import Strategy
+from torch import nn
 
 from maze_pl.core.batches import Batch
 
@@ -17,7 +18,8 @@ class HalfPrecisionOfNetworks(HalfPrecision):
     Lightning rounds every number of a batch, so that a discount of 0.999 becomes 1, and makes half
     precision the default type of the tensors that `training_step` creates. Neither is needed:
     networks convert their inputs themselves, as they do while they act. As with `bf16-mixed`, only
-    networks compute in half precision.
+    networks compute in half precision. Parameters and buffers of the algorithm itself, such as
+    entropy coefficients and scheduled options, keep their type: small steps would not move them.
 
     Args:
         strategy: Strategy of the trainer, which gets its plugin back when the run ends.
@@ -28,6 +30,16 @@ class HalfPrecisionOfNetworks(HalfPrecision):
         super().__init__(replaced.precision)
         self._strategy = strategy
         self._replaced = replaced
+
+    def convert_module(self, module: nn.Module) -> nn.Module:
+        """Convert the submodules of an algorithm, its networks."""
+        for network in module.children():
+            super().convert_module(network)
+        return module
+
+    def tensor_init_context(self) -> AbstractContextManager[None]:
+        """Create tensors with the usual type; networks are converted once they exist."""
+        return nullcontext()
 
     def convert_input(self, data: Any) -> Any:
         """Return batches of maze_pl as they are, and convert other data as Lightning does."""

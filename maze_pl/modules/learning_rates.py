@@ -176,9 +176,10 @@ class LearningRates:
         every = entry.get("group_settings") or [[] for _ in states]
         for optimizer, state, saved in zip(self._module.trainer.optimizers, states, every, strict=False):
             self._options.restore_options(optimizer, state["param_groups"], [one["options"] for one in saved])
-            rates = [_GroupRate(**one["rates"]) for one in saved]
-            n_unknown = len(optimizer.param_groups) - len(rates)
-            for index, rate in enumerate([*rates, *(_GroupRate() for _ in range(n_unknown))]):
+            for index, group in enumerate(optimizer.param_groups):
+                rate = _GroupRate(**saved[index]["rates"]) if index < len(saved) else _GroupRate()
+                if self._schedule_of(group) is not None:  # by the options of this run
+                    rate.by_callback = None
                 self._rates[id(optimizer), index] = rate
 
     # ---------------------------------------------------------------------------------------------------- a batch

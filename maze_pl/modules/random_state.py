@@ -27,19 +27,6 @@ def _generator(state: bytes) -> Generator:
     return generator
 
 
-def torch_random_state(device: torch.device) -> list[torch.Tensor]:
-    """Return the state of the global generators of torch, on the CPU and on `device`."""
-    on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *on_device]
-
-
-def restore_torch_random_state(states: list[torch.Tensor], device: torch.device) -> None:
-    """Restore the state returned by `torch_random_state`."""
-    torch.set_rng_state(states[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states[1], device)
-
-
 def global_random_state(device: torch.device) -> dict[str, Any]:
     """Return the state of the global generators of torch (also on `device`), NumPy and Python."""
     name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)

@@ -180,6 +180,22 @@ def test_a_bound_of_0_to_which_nothing_is_rounded_has_no_probability() -> None:
         assert found.isfinite().all() and float(found) < -150.0
 
 
+@pytest.mark.parametrize(("mean", "std"), [(-46.0, 1.0), (-50.0, math.e), (44.0, 1.0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_bound_of_0_has_the_share_of_samples_for_which_the_sigmoid_underflows(
+    mean: float, std: float, dtype: torch.dtype
+) -> None:
+    if dtype == torch.float64:  # underflows at -709.8 instead of -88.7
+        mean += math.copysign(310.53, mean)
+    space = spaces.Box(0.0, 1.0, (1,)) if mean < 0 else spaces.Box(-1.0, 0.0, (1,))
+    logits = torch.tensor([mean, math.log(std)], dtype=dtype).expand(20_000, -1)
+    distribution = SquashedGaussianProbabilityDistribution(logits, space)
+    action = distribution.sample(torch.Generator().manual_seed(5))
+    share = float((action == 0.0).double().mean())
+    mass = float(distribution.environment_log_prob(torch.zeros_like(action))[0].exp())
+    assert share > 0.3 and mass == pytest.approx(share, abs=0.015)
+
+
 def log_of_beta(action: float, alpha: float, beta: float, low: float, high: float) -> float:
     """One component in float32, with many digits."""
     with mpmath.workdps(60):

@@ -41,6 +41,22 @@ def test_clipped_share_and_divergence_by_hand(kit: SimpleNamespace, monkeypatch:
     assert recorded["approx_kl"] == pytest.approx(sum(r - 1 - math.log(r) for r in ratios) / 3, rel=1e-4)
 
 
+class Logs(A2C):
+    """Logs 0, then 1, with options by position and by name; the size of the batch comes last."""
+
+    def training_step(self, rollout: Rollout, batch_idx: int) -> None:
+        options = (False, None, False, True, "mean", False, False, None, True)
+        self.log("sized", float(batch_idx), *options, 1 + 2 * batch_idx)
+        self.log("unsized", float(batch_idx), *options, None)
+        self.log(name="named", value=float(batch_idx), on_step=False, on_epoch=True, batch_size=1 + 2 * batch_idx)
+
+
+def test_logged_values_count_by_the_size_that_is_given(kit: SimpleNamespace) -> None:
+    trainer = kit.fit(Logs(actor_critic=kit.make_actor_critic()))
+    means = {name: float(trainer.callback_metrics[name]) for name in ("sized", "unsized", "named")}
+    assert means == {"sized": 0.75, "unsized": 0.5, "named": 0.75}
+
+
 def test_the_change_of_the_policy_is_measured_after_every_fourth_rollout(
     kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

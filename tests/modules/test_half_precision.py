@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins import HalfPrecision
-from torch import Tensor
+from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic, TorchDeltaStateCritic
 from maze_pl.core.batches import Batch
@@ -96,6 +97,33 @@ def test_returns_of_populations_keep_their_numbers(kit: SimpleNamespace) -> None
     kit.fit(module, population, precision="bf16-true", callbacks=[observed])
     assert_kept(observed.batches[0], population(0))
     assert is_half_and_finite(module)
+
+
+class Weighted(A2C):
+    """Multiplies its loss by a parameter that it makes with its networks, and by a scheduled option."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.weight = self.coefficient("weight", lambda progress: 0.3)
+
+    def configure_model(self) -> None:
+        """Make the parameter."""
+        super().configure_model()
+        self.log_weight = nn.Parameter(torch.tensor(0.2).log())
+
+    def loss(self, minibatch: Any) -> Tensor:
+        """Compute the loss."""
+        return self.weight * self.log_weight.exp() * super().loss(minibatch)
+
+
+@pytest.mark.parametrize("capture", ["auto", "off"])
+def test_parameters_and_options_of_the_algorithm_itself_keep_their_digits(kit: SimpleNamespace, capture: Any) -> None:
+    module = Weighted(actor_critic=kit.make_actor_critic(), lr=1e-4, capture=capture)
+    kit.fit(module, precision="bf16-true")
+    assert is_half_and_finite(module) and module.capture_refusal is None
+    assert float(module.weight) == float(torch.tensor(0.3))
+    moved = float(module.log_weight.detach()) - math.log(0.2)
+    assert 1e-5 < abs(moved) < 3e-4, "two steps of Adam"
 
 
 class Remembers(A2C):

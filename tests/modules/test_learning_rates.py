@@ -254,6 +254,13 @@ def test_options_of_a_resumed_run_replace_what_callbacks_have_set(kit: SimpleNam
     assert settings(resumed) == [(FIRST, 0.1, (0.9, 0.999)), (OTHER, 0.1, (0.5, 0.6))]
 
 
+def test_a_schedule_of_a_resumed_run_replaces_the_rate_of_a_callback(kit: SimpleNamespace, tmp_path: Path) -> None:
+    path = tmp_path / "one.ckpt"
+    steps_with(kit, [Setting("on_train_start", of_critic)], epochs=1, path=path)
+    made, _ = steps_with(kit, [], epochs=2, ckpt_path=path, lr=lambda progress: FIRST)
+    assert made == [[FIRST, FIRST]] * N_BATCHES
+
+
 def test_a_callback_of_a_resumed_run_sets_options_when_training_starts(kit: SimpleNamespace, tmp_path: Path) -> None:
     path = tmp_path / "one.ckpt"
     steps_with(kit, [], epochs=1, path=path)

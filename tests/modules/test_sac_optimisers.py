@@ -108,12 +108,12 @@ def test_frozen_coefficients_are_refused_while_they_are_to_be_learned() -> None:
 @pytest.mark.parametrize("kind", ["continuous", "mixed"])
 @pytest.mark.parametrize("capture", ["off", pytest.param("auto", marks=pytest.mark.slow)])
 def test_coefficients_are_learned_in_half_precision(kind: str, capture: Any) -> None:
-    module = make(kind, capture, entropy_coef_lr=0.01)
+    module = make(kind, capture)
     KIT.fit(module, lambda seed: replay_batch(kind, 2, seed), length=2, precision="bf16-true")
-    assert module.log_entropy_coef.dtype == torch.bfloat16
+    assert module.log_entropy_coef.dtype == torch.float32
     assert module.capture_refusal is None
-    moved = module.log_entropy_coef.detach().float() - math.log(0.2)
-    assert bool((moved.abs() > 0.01).all()) and bool((moved.abs() < 0.1).all())
+    moved = module.log_entropy_coef.detach() - math.log(0.2)  # in 4 steps of up to 7e-4
+    assert bool((moved.abs() > 7e-4).all()) and bool((moved.abs() < 4e-3).all())
 
 
 class SetRate(pl.Callback):

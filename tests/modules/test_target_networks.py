@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -84,9 +85,9 @@ def test_targets_follow_in_pieces_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -
     assert not vars(copy.deepcopy(cut))["_soft_update_of_target"]._pieces[0]
 
 
-@pytest.mark.parametrize("kind", ["DQN", "TD3"])
+@pytest.mark.parametrize(("kind", "fails"), [("DQN", False), ("TD3", False), ("DQN", True)])
 def test_a_run_leaves_no_tensors_of_its_device_behind(
-    kit: SimpleNamespace, kind: str, monkeypatch: pytest.MonkeyPatch
+    kit: SimpleNamespace, kind: str, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core_soft_update, "gains_from_pieces", lambda device: True)
     algorithm = {"DQN": DQN, "TD3": TD3}[kind]
@@ -98,8 +99,11 @@ def test_a_run_leaves_no_tensors_of_its_device_behind(
     class Noting(pl.Callback):
         def on_train_batch_end(self, trainer: pl.Trainer, *arguments: Any) -> None:
             updates.append(vars(target)["_soft_update_of_target"])
+            if fails:
+                raise RuntimeError("stopped")
 
-    kit.fit(module, partial(batch, algorithm), 1, callbacks=[Noting()])
+    with pytest.raises(RuntimeError, match="stopped") if fails else nullcontext():
+        kit.fit(module, partial(batch, algorithm), 1, callbacks=[Noting()])
     assert updates and updates[0]._whole
     assert "_soft_update_of_target" not in vars(target)
     steps = module._gradient_steps

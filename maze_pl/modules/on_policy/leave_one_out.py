@@ -121,14 +121,22 @@ def _advantages(returns: Tensor, complete: Tensor, others: Tensor) -> Tensor:
 def _advantages_of_actors(
     segment: Segment, reward: Tensor, n_slots: int, episodes: EpisodesOfRollout, complete: Tensor, others: Tensor
 ) -> Tensor:
-    """[T, B] advantages of acts by the rewards [T, B] that are attributed to their actors."""
-    agent_id = torch.where(segment.active, segment.agent_id, 0)
-    n_agents = int(agent_id.max()) + 1
-    n_episodes, n_envs = episodes.is_complete.shape
-    env = torch.arange(n_envs, device=agent_id.device).repeat_interleave(n_slots)
+    """[T, B] advantages of acts by the rewards [T, B] that are attributed to their actors.
+
+    Agents are numbered by start, U in all, as ids of agents that come and go grow without limit.
+    """
+    n_starts, n_members = complete.flatten(0, 1).shape
+    env = torch.arange(reward.shape[1], device=reward.device) // n_slots
     episode = episodes.number.repeat_interleave(n_slots, 1)
-    entry = (episode * n_envs + env) * n_agents + agent_id  # [T, B] into [E, N, A]
+    start = episode * complete.shape[1] + env // n_members
+    agent_id = torch.where(segment.active, segment.agent_id, 0)
+    acting, number = torch.unique(agent_id * n_starts + start, return_inverse=True)  # [U], [T, B]
+    entry = number * n_members + env % n_members  # [T, B] into [U, n]
     discounted = torch.where(segment.active, reward, 0.0) * episodes.factor.repeat_interleave(n_slots, 1)
-    returns = discounted.new_zeros(n_episodes * n_envs * n_agents).scatter_add(0, entry.flatten(), discounted.flatten())
-    advantages = _advantages(returns.view(n_episodes, n_envs, n_agents), complete, others)
+    returns = discounted.new_zeros(len(acting) * n_members)
+    returns = returns.scatter_add(0, entry.flatten(), discounted.flatten())
+    start_of = acting % n_starts
+    complete = complete.flatten(0, 1)[start_of].unsqueeze(1)  # [U, 1, n]
+    others = others.flatten(0, 1)[start_of].unsqueeze(1)
+    advantages = _advantages(returns.view(len(acting), n_members, 1), complete, others)
     return advantages.flatten()[entry]

@@ -289,8 +289,8 @@ class LearningBatch:
         factors = world_size() / total.clamp(min=1.0)
         shares = sums * factors  # [K, 2, M]
         is_learned = (total > 0.0).any(0).any(0).expand_as(counts)  # on some rank
-        rows = torch.cat([shares, counts, is_learned.double()], 1).tolist()  # reading waits for the device
-        on_host = [_Numbers(*rows_of_key) for rows_of_key in rows]
+        numbers_of_keys = torch.cat([shares, counts, is_learned.double()], 1)
+        on_host = [_Numbers(*numbers) for numbers in numbers_of_keys.tolist()]  # waits for the device
         minibatches: list[Minibatch] = [{} for _ in range(n_minibatches)]
         for index, (key, acts) in enumerate(gathered.items()):
             own = factors[index].to(acts.weight.dtype)[:, members[index]]

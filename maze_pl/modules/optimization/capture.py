@@ -74,6 +74,8 @@ class GradientTracer:
 
     def admit_losses(self) -> None:
         """Trace losses again that alone were refused, as the next run may be on another device."""
+        for loss in self._refused_losses:
+            del self._n_of_loss[loss]  # none of its traces exists
         self._refused_losses.clear()
 
     def refused_loss(self, key: Any) -> str | None:
@@ -304,15 +306,25 @@ def _agree(
     if is_exact and all(bool(pair[1].isfinite().all()) for pair in pairs):
         return False
     gradients, scalars = pairs
-    smallest = torch.ones((), dtype=torch.float64, device=scalars[1].device)  # size that rounding always counts as
+    smallest_norm = torch.ones((), dtype=torch.float64, device=scalars[1].device)
     if max_norm > 0.0:  # the limit has made the gradient smaller
-        smallest = (max_norm / scalars[1][0].double()).clamp(max=1.0)
-    tolerance = 1e-5 * _sizes(wanted[0], arguments[: len(layers)], layers).clamp(min=smallest)
-    is_close = torch.allclose(*scalars, rtol=1e-3, atol=1e-5, equal_nan=True)
-    return is_close and _are_close(*gradients, tolerance)
+        smallest_norm = (max_norm / scalars[1][0].double()).clamp(max=1.0)
+    parameters = arguments[: len(layers)]
+    norms = _norms_of_layers(wanted[0], parameters, layers).clamp(min=smallest_norm)
+    relative = _relative_tolerance(parameters, wanted[0].device)
+    is_close = torch.allclose(*scalars, rtol=relative, atol=1e-2 * relative, equal_nan=True)
+    return is_close and _are_close(*gradients, relative, 1e-2 * relative * norms)
 
 
-def _sizes(gradient: Tensor, parameters: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
+def _relative_tolerance(parameters: Sequence[Tensor], device: torch.device) -> float:
+    """Return the relative difference that rounding may cause, which is larger in half precision."""
+    dtypes = {parameter.dtype for parameter in parameters}
+    if torch.is_autocast_enabled(device.type):
+        dtypes.add(torch.get_autocast_dtype(device.type))
+    return max(1e-3, *(2.0 * torch.finfo(dtype).eps for dtype in dtypes))
+
+
+def _norms_of_layers(gradient: Tensor, parameters: Sequence[Tensor], layers: Sequence[int]) -> Tensor:
     """Return for each number of a flat gradient the L2 norm of the gradient of its layer, in float64.
 
     Where large terms cancel out, rounding is relative to it. Layers are looked at one by one, as
@@ -328,11 +340,11 @@ def _sizes(gradient: Tensor, parameters: Sequence[Tensor], layers: Sequence[int]
     return torch.cat([squares[layer].sqrt().expand(count) for layer, count in pairs])
 
 
-def _are_close(found: Tensor, wanted: Tensor, tolerance: Tensor) -> bool:
-    """True if numbers differ by at most a thousandth and the tolerance of each; NaN equals NaN."""
+def _are_close(found: Tensor, wanted: Tensor, relative: float, tolerance: Tensor) -> bool:
+    """True if numbers differ by at most this fraction and the tolerance of each; NaN equals NaN."""
     is_same = (found == wanted) | (found.isnan() & wanted.isnan())
     difference = (found.double() - wanted.double()).abs()
-    is_near = wanted.isfinite() & (difference <= tolerance + 1e-3 * wanted.double().abs())
+    is_near = wanted.isfinite() & (difference <= tolerance + relative * wanted.double().abs())
     return bool((is_same | is_near).all())
 
 

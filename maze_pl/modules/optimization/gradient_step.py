@@ -90,13 +90,21 @@ class GradientSteps:
         self._steps: list[Computed] = []  # since the statistics were last finished
         self._gradients: dict[int, Tensor] = {}  # by optimiser, the latest one
         self._networks: Sequence[NetworkParameters] | None = None  # of the current epoch
+        self._device_type: str | None = None  # of the latest run
 
     def __reduce__(self) -> Any:
         return GradientSteps, ()  # traces cannot be copied or sent to another process
 
-    def start_run(self) -> None:
-        """Forget the previous run, which may have failed."""
+    def start_run(self, device: torch.device) -> None:
+        """Forget the previous run, which may have failed.
+
+        Args:
+            device: Device of the algorithm. Losses that the CPU cannot trace may be traced on a GPU.
+        """
         self.end_run()
+        if self._device_type not in (None, device.type):
+            self.traced_losses = TracedLosses(self.evaluate)
+        self._device_type = device.type
         self.traced_losses.start_run()
 
     def end_run(self) -> None:
@@ -286,7 +294,7 @@ def _step_optimizer(plan: StepPlan) -> None:
         plan.wrapper._on_after_step()
         return
     for parameter, view in zip(plan.parameters, plan.views, strict=True):
-        parameter.grad = view
+        parameter.grad = view.to(parameter.dtype)  # half precision of networks alone has two types
     plan.wrapper.step()
 
 

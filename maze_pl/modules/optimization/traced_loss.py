@@ -18,6 +18,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.torch_random_state import restore_torch_random_state, torch_random_state
 from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
 from maze_pl.modules.optimization.flat_minibatch import Samples, flatten, is_flat
@@ -25,7 +26,6 @@ from maze_pl.modules.optimization.reads import LossObservation
 from maze_pl.modules.optimization.recorded_values import Computed, Described, Evaluated, scalars_of
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan
 from maze_pl.modules.optimization.watch import Watch
-from maze_pl.modules.random_state import restore_torch_random_state, torch_random_state
 from maze_pl.system.device_graph import uses_graphs
 from maze_pl.system.ranks import mean_over_ranks, sum_over_ranks
 
@@ -101,7 +101,6 @@ class TracedLosses:
 
     def start_run(self) -> None:
         """Try losses again that could not be watched or traced on the device of the previous run."""
-        self.discard_graphs()
         self._n_failed.clear()
         self._left_out.clear()
         if self._tracer is not None:

@@ -198,6 +198,18 @@ def test_actors_with_a_step_critic_learn_from_their_own_rewards(kit: SimpleNames
     assert not any(acts.advantage.any() for acts in shared.acts.values()), "a shared critic learns from the sum"
 
 
+def test_ids_of_agents_may_be_as_large_as_they_like(kit: SimpleNamespace) -> None:
+    advantages = []
+    for shift in (0, 10**9):
+        rollout = rewarded(kit)
+        of_crew = rollout.segments["crew"]
+        of_crew.agent_id = of_crew.agent_id + shift
+        nothing = torch.zeros_like(of_crew.reward)
+        credit = {"crew": Credit(nothing, nothing, nothing, nothing)}
+        advantages.append(with_leave_one_out_baseline(credit, rollout, 0.9, by_actor=True)["crew"].advantage)
+    assert bool(advantages[0].any()) and torch.equal(*advantages)
+
+
 def test_players_of_a_game_learn_which_of_them_has_won() -> None:
     pl.seed_everything(0, verbose=False)
     make = partial(make_pettingzoo_env, "classic/tictactoe-v3")

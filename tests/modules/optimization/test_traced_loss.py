@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from maze_pl.modules import A2C, PPO
@@ -70,6 +71,40 @@ def test_a_module_can_be_fitted_any_number_of_times_on_a_device_with_graphs(
         module._apply(torch.clone)  # the trainer moves parameters and buffers from the device
         assert (module.n_traces, module.capture_refusal) == (n_runs, None)
         assert not alive, "graphs keep the memory of the device"
+
+
+class Varying(A2C):
+    """Its loss uses the acts of positive advantage only, so that shapes depend on values."""
+
+    def loss(self, minibatch: Any) -> torch.Tensor:
+        """Compute a loss."""
+        (acts,) = minibatch.values()
+        value = self.critic.value(0, acts.critic_inputs, acts.agent_id)
+        return value[acts.advantage > 0].sum()
+
+
+def test_a_loss_that_cannot_be_traced_on_one_kind_of_device_is_tried_on_another(kit: SimpleNamespace) -> None:
+    module = Varying(actor_critic=kit.make_actor_critic())
+    kit.fit(module)
+    for device, is_refused in ((torch.device("cpu"), True), (torch.device("cuda", 0), False)):
+        module._gradient_steps.start_run(device)
+        assert (module.capture_refusal is not None) is is_refused
+
+
+class Stops(pl.Callback):
+    """Raises an error after the third batch."""
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx == 2:
+            raise RuntimeError("stopped")
+
+
+def test_a_run_that_fails_leaves_no_graphs_behind(kit: SimpleNamespace, with_graphs: None) -> None:
+    module = A2C(actor_critic=kit.make_actor_critic())
+    with pytest.raises(RuntimeError, match="stopped"):
+        kit.fit(module, length=4, callbacks=[Stops()])
+    tracer = module._gradient_steps.traced_losses._tracer
+    assert tracer is not None and (tracer.n_made, tracer._traces) == (1, {})
 
 
 class TwoLosses(A2C):
