@@ -22,7 +22,8 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
     `best.ckpt` and `last.ckpt`. A run that continues from an earlier checkpoint has to beat it, too.
 
     Of equal values, the first one counts. If several evaluations had the same value throughout, as in
-    zero-sum games between agents that share a policy, the end of training says so.
+    zero-sum games between agents that share a policy, the end of training says so, unless the run was
+    resumed.
 
     Args:
         monitor: Value to compare after each evaluation: `eval/return`, `eval/kpi/<name>`, or any
@@ -54,6 +55,8 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
                 reason = f"{path} was not selected by {self.monitor}"
                 say(trainer, f"{reason}: the next evaluation replaces it")
         score = trainer.strategy.broadcast(score)  # some ranks may have no access to the file
+        self._n_evaluations = 0
+        self._has_differed = score is not None  # the evaluations before are unknown
         if score is not None:
             self.best_k_models = {str(path): score}
             self.best_model_path = self.kth_best_model_path = str(path)

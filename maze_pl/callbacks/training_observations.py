@@ -13,7 +13,8 @@ class TrainingObservations(Callback):
 
     The sample is part of checkpoints, and continues when a run is resumed. Batches without
     observations, such as those of populations, add nothing. With several ranks, only rank 0
-    samples. On an accelerator, observations are fetched at the end of an epoch and for checkpoints.
+    samples. On an accelerator, observations are fetched at the end of an epoch and for checkpoints;
+    see `ObservationSample`.
 
     Attributes:
         sample: The sample.

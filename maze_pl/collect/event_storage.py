@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from maze_pl.envs.arrays.array_events import ArrayEvent
-from maze_pl.envs.arrays.event_columns import inputs_of
+from maze_pl.envs.arrays.array_events import ArrayEvent, inputs_of
+from maze_pl.events.attribute_values import copied, plain
 from maze_pl.events.topics import EventDeclaration
-
-_SINGLE: Final = (bool, int, float, str)
 
 
 @dataclass
@@ -74,8 +73,8 @@ class EventStorage:
             fired: The events.
 
         Raises:
-            ValueError: They are not those of the rows before, or have other shapes, or single values
-                have changed.
+            ValueError: They are not those of the rows before, or have other shapes or types, or
+                single values have changed.
         """
         if not self._is_known:
             self.events = [self._room_for(event) for event in fired]
@@ -95,8 +94,7 @@ class EventStorage:
             for name, values in stored.attributes.items():
                 _require_same(values, event, name)
                 if isinstance(values, Tensor):
-                    column = _column_of(event, name).to(values.dtype)
-                    values.index_copy_(0, row, column[None])
+                    values.index_copy_(0, row, _column_of(event, name)[None])
 
     def _require_flags(self, event: ArrayEvent) -> None:
         """Refuse an event that was fired for anything but flags [N]."""
@@ -116,8 +114,9 @@ class EventStorage:
         for name, value in event.attributes.items():
             if name in needed or None in needed:
                 if isinstance(value, Tensor):
-                    value = value.new_zeros((self._n_rows, *_column_of(event, name).shape))
-                attributes[name] = value
+                    attributes[name] = value.new_zeros((self._n_rows, *_column_of(event, name).shape))
+                else:
+                    attributes[name] = copied(value)
         return StoredEvent(event.declaration, event.which.new_zeros((self._n_rows, self._n_envs)), attributes)
 
     def tensors(self) -> Mapping[str, Tensor]:
@@ -130,7 +129,7 @@ class EventStorage:
 
 
 def _require_same(stored: Any, event: ArrayEvent, name: str) -> None:
-    """Refuse values of another shape than those before, and single values that have changed.
+    """Refuse values of another shape or type than those before, and single values that have changed.
 
     Args:
         stored: [R, N, ...] room for the values of all rows, or the single value that was stored.
@@ -143,12 +142,25 @@ def _require_same(stored: Any, event: ArrayEvent, name: str) -> None:
         shape = tuple(_column_of(event, name).shape)
         if shape != tuple(stored.shape[1:]):
             raise ValueError(f"{what} has shape {shape}, but previously {tuple(stored.shape[1:])}")
+        if value.dtype != stored.dtype:
+            raise ValueError(f"{what} has type {value.dtype}, but previously {stored.dtype}")
         return
-    is_nan = value != value if isinstance(value, float) else False
-    is_other = type(value) is not type(stored) or (isinstance(value, _SINGLE) and value != stored and not is_nan)
-    if is_other:
-        before, now = ("a tensor" if isinstance(one, Tensor) else repr(one) for one in (stored, value))
+    if isinstance(stored, Tensor) or isinstance(value, Tensor) or not _is_same(stored, value):
+        before, now = ("a tensor" if isinstance(one, Tensor) else repr(plain(one)) for one in (stored, value))
         raise ValueError(f"{what} is {now}, but was {before} before; give values that change as a tensor [N, ...]")
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    """True for equal values of the same type; NaN equals NaN, and numbers of NumPy equal those of Python."""
+    first, second = plain(first), plain(second)
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    if isinstance(first, np.ndarray):  # within a tuple
+        return bool(np.array_equal(first, second))
+    are_nan = first != first and second != second
+    return bool(first == second or are_nan)
 
 
 def _column_of(event: ArrayEvent, name: str) -> Tensor:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from inspect import isroutine
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-Numbers = Mapping[str, bool | int | float | str | bytes]
-"""Values of Python, and the content of tensors, by the name of their attribute."""
+Number = bool | int | float | str | np.generic
+Numbers = Mapping[str, Number | bytes]
+"""Numbers and texts, and the content of tensors, by the name of their attribute."""
 
-_KINDS: Final = (int, float, str)  # a tuple, as unions are slow; bool is a kind of int
+_KINDS: Final = (int, float, str, np.generic)  # a tuple, as unions are slow; bool is a kind of int
 _CONTAINERS: Final = (dict, list, tuple)
 _REGISTERED: Final = ("_parameters", "_buffers")
 _HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
-_HOOKS_OF_ALL_MODULES: tuple[Any, ...] = (
-    torch_module._global_forward_pre_hooks,
-    torch_module._global_forward_hooks,
-)
 
 
-class HeldTensor(NamedTuple):
+class PolicyTensor(NamedTuple):
     """A tensor of a policy or of one of its modules.
 
     Attributes:
@@ -53,9 +52,9 @@ class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._storages.add(_storage_of(leaf))
         return func(*args, **(kwargs or {}))
 
-    def plain_ones(self, held: Collection[HeldTensor]) -> frozenset[str]:
+    def plain_ones(self, tensors: Collection[PolicyTensor]) -> frozenset[str]:
         """Return the names of the tensors that were read and are neither parameters nor buffers."""
-        plain = [one for one in held if one.is_plain and one.tensor.layout is torch.strided]
+        plain = [one for one in tensors if one.is_plain and one.tensor.layout is torch.strided]
         return frozenset(one.name for one in plain if _storage_of(one.tensor) in self._storages)
 
 
@@ -64,20 +63,22 @@ class PolicyParts:
     """Contents of the attributes of a policy and of its modules.
 
     Attributes:
-        modules: The policy and its modules, and the keys of all hooks.
-        numbers: Numbers and texts of Python by name.
-        tensors: Parameters, buffers, and other tensors that are attributes or lie in lists, tuples and
-            dicts that are.
+        modules: The policy and its modules, the functions that are attributes of them, and the keys of
+            all hooks.
+        numbers: Numbers and texts by name.
+        tensors: Parameters, buffers, and other tensors that are attributes or lie, at any depth, in
+            lists, tuples and dicts that are.
     """
 
     modules: list[object]
-    numbers: dict[str, bool | int | float | str]
-    tensors: list[HeldTensor]
+    numbers: dict[str, Number]
+    tensors: list[PolicyTensor]
 
 
 def parts_of(policy: Any) -> PolicyParts:
     """Look through the attributes of a policy and of its modules."""
-    parts = PolicyParts([policy, *_HOOKS_OF_ALL_MODULES[0], *_HOOKS_OF_ALL_MODULES[1]], {}, [])
+    hooks_of_all_modules = [*torch_module._global_forward_pre_hooks, *torch_module._global_forward_hooks]
+    parts = PolicyParts([policy, *hooks_of_all_modules], {}, [])
     modules = policy.named_modules() if isinstance(policy, nn.Module) else [("", policy)]
     for place, module in modules:
         prefix = f"{place}." if place else ""
@@ -86,24 +87,39 @@ def parts_of(policy: Any) -> PolicyParts:
             if isinstance(value, _KINDS):
                 parts.numbers[prefix + name] = value
             elif isinstance(value, Tensor):
-                parts.tensors.append(HeldTensor(prefix + name, value, True))
+                parts.tensors.append(PolicyTensor(prefix + name, value, True))
             elif name in _HOOKS:
                 parts.modules += value
             elif name in _REGISTERED:
-                parts.tensors += _tensors_in(value.items(), prefix, False)
+                parts.tensors += _tensors_in(value, prefix, False)
             elif isinstance(value, _CONTAINERS) and value and name != "_modules":
-                entries = value.items() if isinstance(value, dict) else enumerate(value)
-                parts.tensors += _tensors_in(entries, f"{prefix}{name}.", True)
+                parts.tensors += _tensors_in(value, f"{prefix}{name}.", True)
+            elif isroutine(value):
+                parts.modules.append(value)
     return parts
 
 
-def _tensors_in(entries: Iterable[tuple[Any, Any]], prefix: str, is_plain: bool) -> list[HeldTensor]:
-    """Return the tensors among named entries."""
-    return [HeldTensor(f"{prefix}{key}", entry, is_plain) for key, entry in entries if isinstance(entry, Tensor)]
+def _tensors_in(container: Any, prefix: str, is_plain: bool) -> list[PolicyTensor]:
+    """Return the tensors in a dict, list or tuple, and in those within it."""
+    found = []
+    seen: set[int] = set()
+    waiting = [(prefix, container)]
+    while waiting:
+        place, values = waiting.pop()
+        if id(values) in seen:
+            continue
+        seen.add(id(values))
+        entries = values.items() if isinstance(values, dict) else enumerate(values)
+        for key, value in entries:
+            if isinstance(value, Tensor):
+                found.append(PolicyTensor(f"{place}{key}", value, is_plain))
+            elif isinstance(value, _CONTAINERS) and value:
+                waiting.append((f"{place}{key}.", value))
+    return found
 
 
 def addresses_of(parts: PolicyParts, plain: Collection[str] = ()) -> list[object]:
-    """Return the modules of a policy, its hooks, and the addresses of its tensors.
+    """Return the modules of a policy, its hooks and functions, and the addresses of its tensors.
 
     Args:
         parts: The parts of the policy.
@@ -144,10 +160,10 @@ def constants_of(parts: PolicyParts, device: torch.device, plain: Collection[str
         plain: Names of the tensors to consider that are neither parameters nor buffers; None for all.
 
     Returns:
-        The attributes of the policy and of its modules that are numbers or texts of Python, and the
-        content of tensors on other devices.
+        The attributes of the policy and of its modules that are numbers or texts, and the content of
+        tensors on other devices.
     """
-    constants: dict[str, bool | int | float | str | bytes] = dict(parts.numbers)
+    constants: dict[str, Number | bytes] = dict(parts.numbers)
     for name, tensor, is_plain in parts.tensors:
         if tensor.device.type != device.type and (not is_plain or plain is None or name in plain):
             constants[name] = _content_of(tensor)
@@ -176,7 +192,7 @@ def differing_number(first: Numbers, second: Numbers) -> str | None:
 
 
 def replaced_tensor(
-    first: Collection[HeldTensor], second: Collection[HeldTensor], names: Collection[str]
+    first: Collection[PolicyTensor], second: Collection[PolicyTensor], names: Collection[str]
 ) -> str | None:
     """Return the first one of some names whose tensor is another one or missing; None if there is none."""
     after = {name: tensor for name, tensor, _ in second}
@@ -195,4 +211,7 @@ def differing_tensor(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) 
 
 
 def _is_close(first: Tensor, second: Tensor) -> bool:
+    """True if real numbers are equal but for rounding; whole numbers and flags must be equal."""
+    if not first.is_floating_point():
+        return False
     return torch.allclose(first.double(), second.double(), rtol=1e-4, atol=1e-5, equal_nan=True)

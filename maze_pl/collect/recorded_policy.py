@@ -20,7 +20,7 @@ from maze_pl.collect.graph_checks import (
 
 
 class RecordedPolicy:
-    """Modules, hooks, addresses of tensors, and values of Python of a policy, with which a step was recorded.
+    """Modules, hooks, functions, addresses of tensors, and numbers of a policy, with which a step was recorded.
 
     Tensors that are neither parameters nor buffers count if the step has read them: others may be
     results that the policy keeps.
@@ -51,8 +51,8 @@ class RecordedPolicy:
         """Compare a policy with the recorded one.
 
         Returns:
-            Whether it is the same policy with the same modules, hooks and addresses of tensors, and the
-            name of the first value that has changed, None if there is none.
+            Whether it is the same policy with the same modules, hooks, functions and addresses of
+            tensors, and the name of the first value that has changed, None if there is none.
         """
         parts = parts_of(policy)
         number = differing_number(self._numbers, constants_of(parts, self._device, self._plain))
@@ -82,4 +82,6 @@ class RecordedPolicy:
             return f"the policy changes its number {changed!r} when it acts"
         if replaced is not None:
             return f"the policy replaces its tensor {replaced!r} when it acts"
+        if before.modules != after.modules:
+            return "the policy replaces a module, a hook or a function when it acts"
         return None

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
@@ -19,21 +17,6 @@ from maze_pl.envs.structured_env import Array
 
 Actions = Mapping[StepKey, Mapping[str, Tensor]]
 """Step key -> head -> tensor."""
-
-_INTEGERS: Final = (torch.int8, torch.int16, torch.int32)
-
-
-def smallest_type(space: spaces.Space[Any]) -> torch.dtype | None:
-    """Return the smallest signed type that holds the actions of a discrete space; None for others."""
-    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return None
-    counts = space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n
-    lowest, highest = np.min(space.start), np.max(space.start + counts - 1)
-    for dtype in _INTEGERS:
-        limits = torch.iinfo(dtype)
-        if limits.min <= lowest and highest <= limits.max:
-            return dtype
-    return None
 
 
 @dataclass

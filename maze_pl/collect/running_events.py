@@ -89,7 +89,8 @@ class RunningEvents:
     """Events of one kind in the running episodes of N environments, and in those that end.
 
     The time that a rollout takes grows with its events, and with all events of the episodes that
-    end in it, but not with the earlier events of the others.
+    end in it, but not with the earlier events of the others. If values are objects, all that are
+    kept are looked at in each rollout in which an episode ends.
 
     Args:
         declaration: Declaration of the event.

@@ -40,9 +40,9 @@ class TensorCollector:
 
     On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
     operations before. It is recorded again if tensors or hooks of the policy are others than
-    before, or attributes of its modules that are numbers or texts have changed; if that happens
-    before each rollout, no graph is used. Checking and recording leave the global random generators
-    as they were.
+    before, or attributes of its modules that are numbers, texts or functions have changed; if that
+    happens before each rollout, no graph is used. Checking and recording leave the global random
+    generators as they were.
 
     Args:
         vector: The environments.
@@ -176,7 +176,7 @@ class TensorCollector:
             policy = policy.with_random_actions()
         self._checks.check_attributes()
         changed = {**self._running(), "row": self._row}
-        changed |= self._storage.flags_of_unheld() | changing_tensors_of(policy)
+        changed |= self._storage.flags_out_of_range() | changing_tensors_of(policy)
         before = self._snapshot(changed)
         with torch.random.fork_rng(random_devices(self._device)):
             self._step(policy, self._checks)
@@ -208,7 +208,7 @@ class TensorCollector:
             observation = env.observe(key)
             if checks is not None:
                 checks.check_observation(key, observation)
-            observation = storage.held(key, observation)
+            observation = storage.in_types_of_spaces(key, observation)
             action = dict(policy.distribution(key, observation, self._agent).sample(self.generator))
             storage.store_act(key, row, observation, action, self._begins)
             outcome = env.act(key, self._played(key, action))
@@ -257,7 +257,7 @@ class TensorCollector:
             return False
         if self._n_recordings == MOST_RECORDINGS:
             self._records = False
-            cause = "the policy, its hooks or the place of its tensors changes between rollouts"
+            cause = "the policy, its hooks, functions or the place of its tensors changes between rollouts"
             if number is not None:
                 cause = f"the number {number!r} of the policy changes between rollouts; keep it in a buffer"
             self._do_without_graph(cause)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect.event_storage import EventStorage
-from maze_pl.collect.running_actions import smallest_type
 from maze_pl.collect.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -21,6 +20,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.tensors.tensor_env import refuse_early_ends
 
+_INTEGERS: Final = (torch.int8, torch.int16, torch.int32)
 _DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
@@ -80,7 +80,7 @@ class TensorStorage:
             **{f"kpi {name}": self.full(self._shape, 0.0) for name in kpi_names},
         }
         self._finals = self._make_finals()
-        self._unheld = self._make_flags_of_unheld()
+        self._out_of_range = self._make_flags_out_of_range()
         self._starts = EventStorage(n_rows + 1, n_envs, "a start of episodes")
         self._acts = {key: EventStorage(n_rows, n_envs, f"an act of sub-step {key!r}") for key in spec.steps}
 
@@ -109,8 +109,8 @@ class TensorStorage:
             finals[key] = FinalObservations(row[kept], env[kept], none, none, self._tree(step.observation_space, shape))
         return finals
 
-    def _make_flags_of_unheld(self) -> dict[str, Tensor]:
-        """Make the tensors of `flags_of_unheld`."""
+    def _make_flags_out_of_range(self) -> dict[str, Tensor]:
+        """Make the tensors of `flags_out_of_range`."""
         flags = {}
         for key, segment in self.segments.items():
             for name, tensor in segment.observation.items():
@@ -133,7 +133,7 @@ class TensorStorage:
         Args:
             key: The sub-step.
             row: [1] int64, the row.
-            observation: Name -> [N, ...], as `held` returns it.
+            observation: Name -> [N, ...], as `in_types_of_spaces` returns it.
             action: Head -> [N, ...], as sampled.
             is_first: [N] bool, whether the act is the first one of its actor in the episode.
         """
@@ -142,16 +142,16 @@ class TensorStorage:
         _store_tree(segment.action, row, action)
         _store(segment.is_first, row, is_first)
 
-    def held(self, key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def in_types_of_spaces(self, key: StepKey, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return observations [N, ...] in the types of their spaces; note where these cannot hold them."""
-        self._note_unheld(key, observation)
+        self._note_out_of_range(key, observation)
         return {name: observation[name].to(rows.dtype) for name, rows in self.segments[key].observation.items()}
 
-    def _note_unheld(self, key: StepKey, observation: Mapping[str, Tensor]) -> None:
+    def _note_out_of_range(self, key: StepKey, observation: Mapping[str, Tensor]) -> None:
         """Note where types of spaces cannot hold observed integers [N, ...], to refuse them later."""
         for name, rows in self.segments[key].observation.items():
             values = observation[name]
-            flags = self._unheld.get(_name_of(key, name))
+            flags = self._out_of_range.get(_name_of(key, name))
             if flags is not None and values.dtype != rows.dtype:
                 flags.logical_or_((values.to(rows.dtype) != values).unsqueeze(-1).flatten(1).any(1))
 
@@ -185,7 +185,7 @@ class TensorStorage:
     def store_following(self, row: Tensor, observation: Mapping[str, Tensor]) -> None:
         """Store the observations [N, ...] that follow a row, if episodes may be truncated."""
         if self._may_truncate:
-            self._note_unheld(self._spec.step_keys[0], observation)
+            self._note_out_of_range(self._spec.step_keys[0], observation)
             _store_tree(self._following(), row, observation)
 
     def _following(self) -> dict[str, Tensor]:
@@ -198,13 +198,13 @@ class TensorStorage:
     def store_last(self, observation: Mapping[str, Tensor]) -> None:
         """Store observations [N, ...] that follow the rollout, if those of no other row are kept."""
         if not self._may_truncate:
-            self._note_unheld(self._spec.step_keys[0], observation)
+            self._note_out_of_range(self._spec.step_keys[0], observation)
             for name, tensor in self._finals[self._spec.step_keys[0]].observation.items():
                 tensor.copy_(observation[name])
 
-    def flags_of_unheld(self) -> dict[str, Tensor]:
+    def flags_out_of_range(self) -> dict[str, Tensor]:
         """Return [N] bool, whether observed integers do not fit the type of their space."""
-        return {f"unheld {name}": flags for name, flags in self._unheld.items()}
+        return {f"out of range {name}": flags for name, flags in self._out_of_range.items()}
 
     def written_in(self, row: int) -> dict[str, Tensor]:
         """Return what a step in a row writes, by name: flags [N], and views [N, ...] of the row.
@@ -223,7 +223,7 @@ class TensorStorage:
             columns |= events.tensors()
         written = {name: tensor[row] for name, tensor in columns.items()}
         written |= {name: tensor[row + 1] for name, tensor in self._starts.tensors().items()}
-        return written | self.flags_of_unheld()
+        return written | self.flags_out_of_range()
 
     # ---------------------------------------------------------------------------------------- reading
 
@@ -275,8 +275,8 @@ class TensorStorage:
             env_name: Name of the environment, for messages.
         """
         is_invalid: dict[str, Tensor] = {}
-        is_unheld = {name: flags.clone() for name, flags in self._unheld.items()}
-        for flags in self._unheld.values():
+        is_out_of_range = {name: flags.clone() for name, flags in self._out_of_range.items()}
+        for flags in self._out_of_range.values():
             flags.zero_()
         is_forbidding: dict[str, Tensor] = {}
         actions = {}
@@ -297,20 +297,25 @@ class TensorStorage:
         def check() -> None:
             _refuse(is_invalid, "is NaN or infinite", first_env_index)
             fault = "has a value that the type of its space cannot hold; declare a space of a wider type"
-            _refuse(is_unheld, fault, first_env_index)
+            _refuse(is_out_of_range, fault, first_env_index)
             _refuse(is_forbidding, "allows no action", first_env_index)
             for key, ended in early_ends.items():
                 refuse_early_ends(ended, env_name, key, first_env_index)
 
         return RolloutRecord(
             self._terminated | self._truncated,
-            {name: _small_copy(tensor) for name, tensor in self._numbers.items()},
+            self._copies_of_numbers(),
             actions,
             [event.clone() for event in self._starts.events],
             [event.clone() for events in self._acts.values() for event in events.events],
             restarted,
             check,
         )
+
+    def _copies_of_numbers(self) -> dict[str, Tensor]:
+        """Copy the numbers of episodes, their lengths in half of the size; indices may exceed 32 bits."""
+        copies = {name: tensor.clone() for name, tensor in self._numbers.items() if name != "env_steps"}
+        return {"env_steps": self._numbers["env_steps"].to(torch.int32), **copies}
 
     def _copies_of_actions(self, key: StepKey, actions: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copy actions [T, N, ...] of a sub-step, those of discrete heads in the smallest type."""
@@ -342,9 +347,17 @@ class TensorStorage:
         return (~is_finite & is_used[-len(is_finite) :]).any(0)
 
 
-def _small_copy(numbers: Tensor) -> Tensor:
-    """Copy numbers of episodes, counts in half of their size."""
-    return numbers.to(torch.int32) if numbers.dtype == torch.int64 else numbers.clone()
+def smallest_type(space: spaces.Space[Any]) -> torch.dtype | None:
+    """Return the smallest signed type that holds the actions of a discrete space; None for others."""
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return None
+    counts = space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n
+    lowest, highest = np.min(space.start), np.max(space.start + counts - 1)
+    for dtype in _INTEGERS:
+        limits = torch.iinfo(dtype)
+        if limits.min <= lowest and highest <= limits.max:
+            return dtype
+    return None
 
 
 def _name_of(key: StepKey, name: str) -> str:

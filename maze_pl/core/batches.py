@@ -109,7 +109,8 @@ class Rollout(Experience):
 
     def to(self, device: torch.device | str) -> Rollout:
         """Return the rollout on a device, but for `env_index`; tensors already there are not copied."""
-        return replace(super().to(device), env_index=self.env_index)
+        moved = replace(self, env_index=None).changed(lambda tensor: tensor.to(device))
+        return replace(moved, env_index=self.env_index)
 
     def clone(self) -> Rollout:
         """Return a copy that later collections do not overwrite."""

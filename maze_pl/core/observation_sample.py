@@ -47,7 +47,8 @@ class ObservationSample:
 
     Random choices depend only on how often observations were added, so a resumed run continues the
     sample. What is chosen on an accelerator stays there until `fetch`, as fetching waits for it;
-    the attributes do not contain it before.
+    the attributes do not contain it before. Choosing waits for the accelerator only where a rollout has
+    rows without acts, as with several sub-steps or agents collected on the host: their acts are counted.
 
     Attributes:
         overall: (Step key, observation) -> [n, elements] float32 of the whole training.

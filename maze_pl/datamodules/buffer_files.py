@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import torch
 from lightning_fabric.plugins import CheckpointIO
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
-from maze_pl.collect.replay.buffer import ReplayBuffer
+from maze_pl.collect.replay.buffer import ReplayBuffer, n_separate_of
 from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.records.framing import written_size
@@ -83,23 +83,30 @@ def find_buffer(name: str, folders: list[Path]) -> Path:
     Raises:
         ValueError: The file is missing, was altered, or is sparse.
     """
+    sparse = ""
     for folder in folders:
         path = folder / name
         if path.is_file():
-            written_size(path)  # a sparse file is refused, as reading it could take forever
+            try:
+                written_size(path)  # a sparse file is not read, as that could take forever
+            except ValueError as error:
+                sparse = sparse or f"the replay buffer {path} cannot be read: {error}"
+                continue
             if _digest(path) in name:
                 return path
+    if sparse:
+        raise ValueError(sparse)
     remedy = "restore it from a copy, or start a new run from the weights alone with --warm-start"
     problem = f"the replay buffer {folders[0] / name}, which the checkpoint names, is missing or was altered"
     raise ValueError(f"{problem}; {remedy}")
 
 
-def read_buffer(path: Path, buffer: ReplayBuffer, described: Mapping[str, Any]) -> None:
-    """Read the content of a buffer.
+def read_buffer(path: Path, make_buffer: Callable[[int], ReplayBuffer], described: Mapping[str, Any]) -> ReplayBuffer:
+    """Read a buffer.
 
     Args:
         path: Path of an intact file.
-        buffer: Gets the content.
+        make_buffer: Makes an empty buffer, with room for a number of separate demonstrations of each sub-step.
         described: Properties of the buffer, as for `write_buffer`.
 
     Raises:
@@ -118,9 +125,11 @@ def read_buffer(path: Path, buffer: ReplayBuffer, described: Mapping[str, Any]) 
     if other:
         raise ValueError(f"the replay buffer {path} does not fit: {', '.join(other)}")
     try:
+        buffer = make_buffer(n_separate_of(state))
         buffer.load_state_dict(state)
     except (KeyError, ValueError) as error:
         raise ValueError(f"the replay buffer {path} is damaged: {error}") from error
+    return buffer
 
 
 def checkpoint_folders(trainer: Any) -> list[Path]:

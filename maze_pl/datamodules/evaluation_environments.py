@@ -139,9 +139,16 @@ class EvaluationEnvironments:
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Name the evaluator in errors about options and environments, which keep their kind and their traceback."""
+    evaluator = f"evaluators[{name!r}]"
     try:
         yield
     except (TypeError, ValueError) as error:
         if error.args and isinstance(error.args[0], str):
-            error.args = (f"evaluators[{name!r}]: {error.args[0]}", *error.args[1:])
+            error.args = (f"{evaluator}: {error.args[0]}", *error.args[1:])
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.strerror:  # which messages show in place of the arguments
+            error.strerror = f"{error.strerror} ({evaluator})"
+        else:
+            error.add_note(f"raised by {evaluator}")
         raise

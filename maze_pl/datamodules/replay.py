@@ -16,12 +16,10 @@ from maze_pl.collect.replay.placement import BufferDevice, device_of_buffer
 from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
-from maze_pl.core.calls_by_name import call_by_name
 from maze_pl.core.checkpoint import REPLAY_BUFFERS
 from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
-from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import without_integer_types
 from maze_pl.datamodules.buffer_files import (
@@ -34,6 +32,7 @@ from maze_pl.datamodules.buffer_files import (
 )
 from maze_pl.datamodules.demonstrations import demonstrated_acts
 from maze_pl.datamodules.environment_maker import Env
+from maze_pl.datamodules.initial_policy import make_initial_policy
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.source import Source
@@ -64,7 +63,7 @@ class ReplayDataModule(RolloutDataModule):
         initial_buffer_size: Transitions of all sub-steps, on each rank, before the first update.
         initial_sampling_policy: Class or function that makes the policy that acts until then from any of
             `action_spaces_dict` and `masks` (by sub-step) and `spec`; each shard acts with a copy of it. None means
-            a `RandomPolicy`.
+            a `RandomPolicy`, which always gets the masks.
         split_rollouts_into_transitions: Whether acts are drawn one by one. If not, a minibatch has
             `batch_size` sequences of `n_rollout_steps` consecutive acts of an actor; a sequence
             that ends early is continued by another one.
@@ -332,14 +331,7 @@ class ReplayDataModule(RolloutDataModule):
 
     def _collect_first(self, batch: ReplayBatch, buffer: ReplayBuffer) -> None:
         """Collect the initial content with another policy."""
-        steps = self.spec.steps.items()
-        known: dict[str, Any] = {"action_spaces_dict": {key: step.action_space for key, step in steps}}
-        known |= {"masks": {key: step.masks for key, step in steps}, "spec": self.spec}
-        try:
-            policy = call_by_name(self.initial_sampling_policy or RandomPolicy, known)
-        except TypeError as error:
-            named = f"its arguments are passed by name: {', '.join(known)}"
-            raise ValueError(f"initial_sampling_policy cannot make a policy: {error}; {named}") from error
+        policy = make_initial_policy(self.initial_sampling_policy, self.spec)
         with tqdm(None, "replay buffer", self.initial_buffer_size, False, delay=PROGRESS_AFTER, disable=None) as bar:
             while min(gather_objects(len(buffer))) < self.initial_buffer_size:  # all ranks collect equally often
                 self._add(batch, policy)
@@ -388,9 +380,7 @@ class ReplayDataModule(RolloutDataModule):
         """
         files = saved["files"]  # of the ranks that wrote them; other numbers of ranks are refused below
         path = find_buffer(files[self._rank % len(files)], [Path(self.trainer.ckpt_path).parent, Path(saved["folder"])])
-        buffer = self._new_buffer()
-        read_buffer(path, buffer, self._described())
-        return buffer
+        return read_buffer(path, self._new_buffer, self._described())
 
     def _remove_unnamed(self) -> None:
         """Remove buffers that no checkpoint names, unless this run writes no files."""

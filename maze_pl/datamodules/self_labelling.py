@@ -51,11 +51,11 @@ class SelfLabellingDataModule(EnvironmentDataModule):
             to the masks that the environment declares itself.
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
-        n_shards: Must be 0, as each start is played separately; `runner/dev`, `runner/local` and
-            `runner/ray` set it.
         engine: Runs the environments; None means in this process.
         check: Validation of environment returns in each step, `fast` or `full`; see
             `SequentialVectorEnv`.
+        n_shards: Must be 0, as each start is played separately; `runner/dev`, `runner/local` and
+            `runner/ray` set it.
 
     Raises:
         ValueError: A number is out of range. When training begins: a vector environment of gymnasium takes
@@ -79,9 +79,9 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         action_masks: dict[str, str] | None = None,
         max_agents: dict[StepKey, int] | None = None,
         n_normalization_samples: int = 1000,
-        n_shards: int = 0,
         engine: Engine | None = None,
         check: Literal["fast", "full"] = "fast",
+        n_shards: int = 0,
     ) -> None:
         super().__init__(
             env,

@@ -177,6 +177,24 @@ def test_evaluations_that_do_not_distinguish_policies_are_reported(
     assert epoch_of(tmp_path, "best") == 1
 
 
+def test_a_resumed_run_does_not_claim_that_evaluations_before_it_were_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    returns = [1.0, 5.0, 5.0, 5.0, 5.0]
+    fit(tmp_path, returns, [BestCheckpoint(), LastCheckpoint()], max_epochs=2)
+    last = str(tmp_path / "checkpoints" / "last.ckpt")
+    fit(tmp_path, returns, [EpochTable(), BestCheckpoint(), LastCheckpoint()], ckpt_path=last)
+    assert "best.ckpt is the first of them" not in capsys.readouterr().out
+    assert epoch_of(tmp_path, "best") == 2
+
+
+def test_evaluations_of_an_earlier_run_are_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = BestCheckpoint()
+    for folder in ("first", "second"):
+        fit(tmp_path / folder, [0.0, 0.0], [EpochTable(), best, LastCheckpoint()])
+    assert "best.ckpt is the first of them" not in capsys.readouterr().out
+
+
 def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path) -> None:
     fit(tmp_path, [1.0] * 5, [LastCheckpoint(every_n_epochs=3)])
     assert epoch_of(tmp_path, "last") == 5

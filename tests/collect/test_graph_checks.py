@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maze_pl.collect import tensor_collector
-from maze_pl.collect.graph_checks import constants_of, differing_number, differing_tensor
+from maze_pl.collect.graph_checks import addresses_of, constants_of, differing_number, differing_tensor
 from maze_pl.collect.graph_checks import parts_of as parts_of_policy
 from maze_pl.collect.tensor_collector import MOST_RECORDINGS, TensorCollector
 from maze_pl.collect.tensor_vector import TensorVector
@@ -147,7 +148,9 @@ def test_a_policy_that_is_another_one_in_each_rollout_is_recorded_a_few_times_on
     for policy in policies:
         collector.collect(policy)
     assert recorded.n_recorded == MOST_RECORDINGS
-    assert "slower: the policy, its hooks or the place of its tensors changes between rollouts" in caplog.text
+    assert (
+        "slower: the policy, its hooks, functions or the place of its tensors changes between rollouts" in caplog.text
+    )
 
 
 @pytest.mark.slow
@@ -226,6 +229,11 @@ def test_numbers_and_texts_of_all_modules_are_compared() -> None:
     policy.mode = "greedy"
     policy.chooser.noise = 1.0
     assert differing_number(before, parts_of_policy(policy).numbers) == "chooser.noise"
+    for first, second in ((np.float32(1), np.float32(2)), (np.int64(1), np.int64(2))):
+        policy.chooser.noise = first
+        before = parts_of_policy(policy).numbers
+        policy.chooser.noise = second
+        assert differing_number(before, parts_of_policy(policy).numbers) == "chooser.noise"
     assert parts_of_policy(object()).numbers == {}
 
 
@@ -330,6 +338,65 @@ def test_a_step_is_recorded_again_if_a_module_without_parameters_is_another_one(
     assert actions_of(collector, policy) == [[1] * N_ENVS] * N_STEPS
 
 
+def test_a_step_is_recorded_again_if_a_function_of_a_module_is_another_one(recorded: type[Recorded]) -> None:
+    class Applied(Shift):
+        def __init__(self) -> None:
+            super().__init__()
+            self.function: Any = torch.abs
+
+        def forward(self, zero: Tensor) -> Tensor:
+            return self.function(zero)  # type: ignore[no-any-return]
+
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    policy.shift = shift = Applied()
+    assert actions_of(collector, policy) == [[0] * N_ENVS] * N_STEPS
+    shift.function = torch.ones_like
+    for _ in range(2):
+        assert actions_of(collector, policy) == [[1] * N_ENVS] * N_STEPS
+    assert recorded.n_recorded == 2
+
+
+def test_a_policy_that_replaces_a_function_when_it_acts_is_collected_from_without_a_graph(
+    recorded: type[Recorded], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Alternating(Shift):
+        function: Any = None
+
+        def forward(self, zero: Tensor) -> Tensor:
+            self.function = torch.zeros_like if self.function is torch.ones_like else torch.ones_like
+            return self.function(zero)  # type: ignore[no-any-return]
+
+    collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
+    policy.shift = Alternating()
+    for _ in range(2):
+        rows = [row[0] for row in actions_of(collector, policy)]
+        assert [first + second for first, second in pairwise(rows)] == [1] * (N_STEPS - 1)
+    assert "slower: the policy replaces a module, a hook or a function when it acts" in caplog.text
+
+
+def test_tensors_are_found_in_nested_containers() -> None:
+    policy: Any = Policy()
+    inner = torch.zeros(1)
+    policy.tables = {"first": [(inner,)], "second": torch.ones(1)}
+    policy.tables["all"] = policy.tables
+    assert {one.name for one in parts_of_policy(policy).tensors} == {"tables.first.0.0", "tables.second"}
+    before = addresses_of(parts_of_policy(policy), ["tables.first.0.0"])
+    policy.tables["first"] = [(torch.zeros(1),)]
+    assert addresses_of(parts_of_policy(policy), ["tables.first.0.0"]) != before
+
+
+def test_whole_numbers_must_be_equal_and_real_ones_but_for_rounding() -> None:
+    def differs(first: Any, second: Any) -> bool:
+        return differing_tensor({"numbers": torch.tensor([first])}, {"numbers": torch.tensor([second])}) is not None
+
+    assert not differs(20000, 20000)
+    assert differs(20000, 20001)
+    assert differs(False, True)
+    assert not differs(20000.0, 20001.0)
+    assert differs(20000.0, 20010.0)
+    assert not differs(float("nan"), float("nan"))
+
+
 def test_tensors_on_other_devices_are_compared_by_their_content() -> None:
     policy: Any = Shifted()
     policy.shift.register_buffer("scale", torch.tensor([0.5, 1.0], dtype=torch.bfloat16))
@@ -360,7 +427,9 @@ def test_after_a_recording_that_failed_the_reason_to_give_up_is_what_changes(
     for _ in range(MOST_RECORDINGS + 1):
         collector.collect(Policy())
     assert caplog.text.count("out of luck") == MOST_RECORDINGS
-    assert "slower: the policy, its hooks or the place of its tensors changes between rollouts" in caplog.text
+    assert (
+        "slower: the policy, its hooks, functions or the place of its tensors changes between rollouts" in caplog.text
+    )
 
 
 # ------------------------------------------------------------------------------------------------ what a step changes

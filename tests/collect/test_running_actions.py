@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.collect import running_actions
-from maze_pl.collect.running_actions import RunningActions, smallest_type
+from maze_pl.collect.running_actions import RunningActions
 from maze_pl.core.spec import Spec, StepSpec
 
 OBSERVATION = spaces.Dict(x=spaces.Box(0, 1))
@@ -85,22 +85,3 @@ def test_episodes_that_ended_leave_no_memory_behind() -> None:
     for _ in range(300):  # the first environment goes on
         actions.add(rollout(generator, 2, 100), 2, np.arange(1, 100), np.ones(99, np.int64))
     assert sum(piece.size for piece in actions._pieces) <= 4 * 2 * 300 + 2 * 2 * 100
-
-
-@pytest.mark.parametrize(
-    ("space", "dtype"),
-    [
-        (spaces.Discrete(128), torch.int8),
-        (spaces.Discrete(129), torch.int16),
-        (spaces.Discrete(10, start=-130), torch.int16),
-        (spaces.Discrete(70_000), torch.int32),
-        (spaces.Discrete(2**40), None),
-        (spaces.MultiDiscrete([3, 200]), torch.int16),
-        (spaces.MultiDiscrete([[3, 4], [5, 6]]), torch.int8),
-        (spaces.MultiBinary(4), None),
-        (spaces.Box(0, 1, (2,)), None),
-    ],
-    ids=str,
-)
-def test_discrete_actions_take_the_smallest_type(space: Any, dtype: torch.dtype | None) -> None:
-    assert smallest_type(space) == dtype

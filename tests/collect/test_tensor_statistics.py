@@ -24,6 +24,7 @@ from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.tensors import Outcome, TensorEnv
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
 from maze_pl.events import define_episode_stats, define_epoch_stats, define_stats_grouping, define_step_stats
+from maze_pl.events.attribute_values import copied
 from maze_pl.events.topics import StatisticsError
 from maze_pl.modules import PPO
 from tests.envs.tensors.tensor_envs import ENVS
@@ -62,6 +63,16 @@ class WalkEvents:
     @define_step_stats(len)
     def flew(self) -> None:
         """Never happens."""
+
+
+CHANGING: Mapping[str, tuple[Any, Any]] = {
+    "number": (1.0, 2.0),
+    "NaN": (1.0, np.nan),
+    "integer of NumPy": (np.int64(3), np.int64(4)),
+    "float of NumPy": (np.float32(1), np.float32(2)),
+    "tuple": ((1,), (2,)),
+}
+"""Values of an event in its first rows, and in later ones."""
 
 
 class Walk(TensorEnv):
@@ -125,8 +136,11 @@ class Walk(TensorEnv):
         is_later = self.calls[0] > 4
         if self.wrong == "values":
             self.walk.passed(everyone, 3, "bush", torch.stack([self.place] * 2, 1) if is_later else self.place)
-        if self.wrong == "number":
-            self.walk.passed(everyone, 3, "bush", 2.0 if is_later else 1.0)
+        if self.wrong == "type":
+            self.walk.passed(everyone, 3, "bush", self.place if is_later else self.number)
+        if self.wrong in CHANGING:
+            before, after = CHANGING[self.wrong]
+            self.walk.passed(everyone, 3, "bush", after if is_later else before)
         if self.wrong == "kind":
             self.walk.passed(everyone, 3, "bush", 2.0 if is_later else self.place)
         if self.wrong == "array":
@@ -443,7 +457,7 @@ def test_records_hold_counts_and_discrete_actions_in_small_types_and_episodes_do
     rollout = collector.collect(policy)
     record = collector._storage.record(collector._played, False, 0, "Walk")
     types = {name: tensor.dtype for name, tensor in record.numbers.items()}
-    assert types == {"env_steps": torch.int32, "episode_index": torch.int32, "reward": torch.float64}
+    assert types == {"env_steps": torch.int32, "episode_index": torch.int64, "reward": torch.float64}
     assert record.actions["step"]["speed"].dtype == torch.int8
     assert record.actions["step"]["to"].dtype == torch.float32
     summaries = rollout.summaries.fetched() if isinstance(rollout.summaries, TensorEpisodes) else rollout.summaries
@@ -474,7 +488,12 @@ def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:
             r"WalkEvents.moved was fired for a tensor of shape \(5,\) with N = 6; expected a tensor \[N\] of bool",
         ),
         ("values", r"height of WalkEvents.passed has shape \(6, 2\), but previously \(6,\)"),
+        ("type", r"height of WalkEvents.passed has type torch.float64, but previously torch.int64"),
         ("number", r"height of WalkEvents.passed is 2.0, but was 1.0 before; give values that change as a tensor"),
+        ("NaN", r"height of WalkEvents.passed is nan, but was 1.0 before"),
+        ("integer of NumPy", r"height of WalkEvents.passed is 4, but was 3 before"),
+        ("float of NumPy", r"height of WalkEvents.passed is 2.0, but was 1.0 before"),
+        ("tuple", r"height of WalkEvents.passed is \(2,\), but was \(1,\) before"),
         ("kind", r"height of WalkEvents.passed is 2.0, but was a tensor before; give values that change as a tensor"),
         (
             "array",
@@ -487,3 +506,13 @@ def test_events_that_cannot_be_stored_are_refused(wrong: str, message: str) -> N
     collector, policy = collector_of(partial(Walk, wrong=wrong))
     with pytest.raises((ValueError, TypeError), match=message):
         collector.collect(policy)
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), float("nan"), np.float64("nan"), (1, (np.arange(2),)), None])
+def test_single_values_that_are_equal_are_the_same(value: Any) -> None:
+    class Same(Walk):
+        def _fire_wrong_values(self, everyone: Tensor) -> None:
+            self.walk.passed(everyone, 3, "bush", copied(value))
+
+    collector, policy = collector_of(Same)
+    collector.collect(policy)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maze_pl.collect.collector import Collector
 from maze_pl.collect.tensor_collector import TensorCollector
+from maze_pl.collect.tensor_storage import smallest_type
 from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
@@ -208,3 +209,31 @@ def test_masks_that_allow_nothing_are_refused(space: spaces.Space[Any], allowed:
                 len(collector.collect(policy).summaries)
         else:
             assert len(collector.collect(policy).summaries) == 0
+
+
+@pytest.mark.parametrize(
+    ("space", "dtype"),
+    [
+        (spaces.Discrete(128), torch.int8),
+        (spaces.Discrete(129), torch.int16),
+        (spaces.Discrete(10, start=-130), torch.int16),
+        (spaces.Discrete(70_000), torch.int32),
+        (spaces.Discrete(2**40), None),
+        (spaces.MultiDiscrete([3, 200]), torch.int16),
+        (spaces.MultiDiscrete([[3, 4], [5, 6]]), torch.int8),
+        (spaces.MultiBinary(4), None),
+        (spaces.Box(0, 1, (2,)), None),
+    ],
+    ids=str,
+)
+def test_discrete_actions_take_the_smallest_type(space: Any, dtype: torch.dtype | None) -> None:
+    assert smallest_type(space) == dtype
+
+
+def test_indices_of_episodes_beyond_32_bits_are_kept() -> None:
+    make = partial(Counter, 2, True)
+    vector = TensorVector(make(), 2, Spec.of(make()), torch.device("cpu"), seed=3)
+    collector = TensorCollector(vector, 2, torch.Generator())
+    collector.start([2**32 + 5] * 2)
+    summaries = collector.collect(PPO(spec=Spec.of(make())).policy).summaries
+    assert [summary.episode_index for summary in summaries] == [2**32 + 5] * 2

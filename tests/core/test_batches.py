@@ -136,6 +136,19 @@ def test_a_rollout_that_is_where_it_should_be_is_not_copied() -> None:
     assert moved.rows.filled.device.type == moved.segments[0].observation["observation"].device.type == "meta"
 
 
+class Staying(torch.Tensor):
+    """A tensor that must not be copied to a device."""
+
+    def to(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("it was copied")
+
+
+def test_the_numbers_of_environments_are_not_copied_to_the_device() -> None:
+    rollout = make_flat_rollout()
+    rollout.env_index = torch.arange(rollout.n_envs).as_subclass(Staying)
+    assert rollout.to("meta").env_index is rollout.env_index
+
+
 def test_means_of_transitions_are_weighted_where_acts_have_weights() -> None:
     agent_id, values = torch.zeros(3, dtype=torch.int64), torch.tensor([1.0, 2.0, 6.0])
     assert TransitionBatch({}, {}, agent_id).weighted_mean(values) == 3.0

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from gymnasium import spaces
 from jsonargparse import ArgumentParser
 
 from maze_pl.agents import DummyCartPolePolicy
@@ -28,12 +29,35 @@ class Rule:
         raise NotImplementedError
 
 
+class Biased(RandomPolicy):
+    """A random policy that passes further arguments on."""
+
+    def __init__(self, action_spaces_dict: Any, bias: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(action_spaces_dict, **kwargs)
+        self.bias = bias
+
+
+class OfSpec(RandomPolicy):
+    """A random policy that passes further arguments on, and gives the spaces itself."""
+
+    def __init__(self, spec: Any, **kwargs: Any) -> None:
+        super().__init__({0: spec}, **kwargs)
+
+
 class Plain:
     """A rule without a constructor."""
 
 
 def of_spaces(action_spaces_dict: Any, level: int = 3) -> Any:
     return action_spaces_dict, level
+
+
+def passing_on(action_spaces_dict: Any, **options: Any) -> Biased:
+    return Biased(action_spaces_dict, **options)
+
+
+def ignoring(env: Any, **others: Any) -> tuple[Any, Any]:
+    return env, others
 
 
 def test_each_maker_gets_what_it_names_and_nothing_else() -> None:
@@ -74,3 +98,35 @@ def test_a_class_of_a_configuration_gets_what_it_names() -> None:
 def test_what_a_maker_lacks_is_named_by_python() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'spaces'"):
         call_by_name(lambda spaces: spaces, KNOWN)
+
+
+# -------------------------------------------------------------------------------------- arguments that are passed on
+
+
+SPACES = {0: spaces.Dict({"action": spaces.Discrete(2)})}
+OF_RANDOM = {"action_spaces_dict": SPACES, "masks": {0: {"action": "allowed"}}, "spec": SPACES[0], "env": "env"}
+
+
+@pytest.mark.parametrize("made", [Biased, OfSpec, passing_on])
+def test_what_further_arguments_stand_for_is_passed_too(made: Any) -> None:
+    masks = OF_RANDOM["masks"]
+    path = f"{__name__}.{made.__name__}"
+    makers = [made, partial(made), Factory(path)]
+    if isinstance(made, type):
+        makers.append(configured(path))
+    for maker in makers:
+        policy = call_by_name(maker, OF_RANDOM)
+        assert (policy.action_spaces_dict, policy.masks) == (SPACES, masks)
+
+
+def test_further_arguments_that_are_configured_stay() -> None:
+    path = f"{__name__}.Biased"
+    makers = [partial(Biased, masks={}), Factory(path, {"masks": {}}), Factory(path, {}, {"masks": {}})]
+    for maker in [*makers, configured(path, masks={})]:
+        assert call_by_name(maker, OF_RANDOM).masks == {}
+    assert call_by_name(configured(path, bias=2.0), OF_RANDOM).bias == 2.0
+
+
+def test_further_arguments_that_nothing_takes_are_not_passed() -> None:
+    assert call_by_name(ignoring, KNOWN) == ("env", {})
+    assert call_by_name(partial(ignoring, level=3), KNOWN) == ("env", {"level": 3})

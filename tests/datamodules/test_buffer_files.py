@@ -46,6 +46,19 @@ def test_buffers_may_have_holes_where_the_file_system_makes_them(
         find_buffer(name, [tmp_path])
 
 
+def test_an_intact_copy_is_found_where_the_first_file_is_sparse(tmp_path: Path) -> None:
+    buffer: Any = Numbers()
+    name = write_buffer(tmp_path / "intact", 0, buffer, {})
+    (tmp_path / "sparse").mkdir()
+    with (tmp_path / "sparse" / name).open("wb") as file:
+        file.truncate(1 << 25)
+    folders = [tmp_path / "sparse", tmp_path / "intact"]
+    assert find_buffer(name, folders) == folders[1] / name
+    (tmp_path / "intact" / name).unlink()
+    with pytest.raises(ValueError, match=str(folders[0] / name)):
+        find_buffer(name, folders)
+
+
 def test_checkpoints_are_searched_for_names_without_reading_them_into_memory(tmp_path: Path) -> None:
     names = [f"replay-{64 * digit}.pt" for digit in "abc"]
     for name in names:

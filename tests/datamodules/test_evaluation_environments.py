@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,18 @@ def test_cloning_refuses_evaluators_that_cannot_play_before_the_first_epoch() ->
     data.setup("fit")
     with pytest.raises(ValueError, match=r"^evaluators\['held_out'\]: .*observation.* are not normalised"):
         data.train_dataloader()
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file or directory", "nowhere"), KeyError("ta99")])
+def test_errors_of_any_kind_name_the_evaluator(error: Exception) -> None:
+    def make() -> Any:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        lengths(make_data(evaluators=both(env=make)))
+    assert raised.value is error
+    text = "".join(traceback.format_exception_only(error))
+    assert "evaluators['held_out']" in text and str(error.args[-1]) in text
 
 
 class Moving(GymMazeEnv):

@@ -156,7 +156,14 @@ class Obedient(Counter):
         return PolicyStep({"action": batch.observation["allowed"].argmax(-1)})
 
 
-@pytest.mark.parametrize("policy", [None, RandomPolicy])
+class Biased(RandomPolicy):
+    """A random policy that takes no masks."""
+
+    def __init__(self, action_spaces_dict: Any) -> None:
+        super().__init__(action_spaces_dict)
+
+
+@pytest.mark.parametrize("policy", [None, RandomPolicy, Biased])
 def test_random_actions_heed_masks(policy: Any) -> None:
     data, module = make_data(Picky, action_masks={"action": "allowed"}, initial_sampling_policy=policy), Learner()
     module.policy = Obedient()
@@ -299,7 +306,7 @@ def test_a_share_of_each_minibatch_is_demonstrations_for_ever(episodes: list[Any
 
 
 def test_demonstrations_that_are_kept_apart_count_for_the_device_of_the_buffer(
-    episodes: list[Any], monkeypatch: pytest.MonkeyPatch
+    episodes: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     capacities = []
 
@@ -308,9 +315,11 @@ def test_demonstrations_that_are_kept_apart_count_for_the_device_of_the_buffer(
 
     monkeypatch.setattr("maze_pl.datamodules.replay.device_of_buffer", device_of)
     n = sum(len(one) for one in episodes)
+    known = {"demonstrations": InMemoryDataset(episodes), "replay_buffer_size": 2 * n, "save_buffer": True}
     for options in ({}, {"demonstration_share": 0.25}):
-        fit(make_data(demonstrations=InMemoryDataset(episodes), replay_buffer_size=2 * n, **options))
-    assert capacities == [2 * n, 3 * n]
+        fit(make_data(**known, **options), save=tmp_path / "kept.ckpt")
+        fit(make_data(**known, **options), 2, ckpt_path=tmp_path / "kept.ckpt")
+    assert capacities == [2 * n, 2 * n, 3 * n, 3 * n], "also in resumed runs"
 
 
 def test_returns_of_demonstrations_stop_where_episodes_end(episodes: list[Any]) -> None:

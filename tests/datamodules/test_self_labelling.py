@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,8 @@ def test_a_fit_after_one_that_ended_within_an_epoch_plays_its_own_episodes(
     assert_equal([batch.acts for batch in found], [batch.acts for batch in expected])
     assert found[0].measures == expected[0].measures
     assert len(found[0].summaries) == len(expected[0].summaries) == 15
+
+
+def test_the_number_of_shards_takes_no_position_of_an_earlier_argument() -> None:
+    last = ["n_normalization_samples", "engine", "check", "n_shards"]
+    assert list(inspect.signature(SelfLabellingDataModule).parameters)[-4:] == last

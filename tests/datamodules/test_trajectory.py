@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
@@ -348,3 +349,8 @@ def test_a_checkpoint_of_another_data_module_is_refused(tmp_path: Path) -> None:
     torch.save(checkpoint, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match=r"holds no state of a TrajectoryDataModule"):
         heard(tmp_path, tmp_path / "other.ckpt")
+
+
+def test_the_number_of_shards_takes_no_position_of_an_earlier_argument() -> None:
+    last = ["n_normalization_samples", "engine", "check", "n_shards"]
+    assert list(inspect.signature(TrajectoryDataModule).parameters)[-4:] == last

@@ -211,6 +211,12 @@ class ReplayBuffer:
         return self._make_storage(self._steps[key], capacity)
 
 
+def n_separate_of(state: Mapping[str, Any]) -> int:
+    """Return the number of separate demonstrations in the state of a buffer: the largest one of all sub-steps."""
+    separate = [kept[1] for kept in state["storages"].values() if len(kept) > 1]
+    return max((len(saved["columns"]["reward"]) for saved in separate), default=0)
+
+
 def _check_spaces(key: StepKey, acts: Columns, step: StepSpec) -> None:
     """Raise ValueError if open acts [n] of a state have observations or actions of other spaces."""
     n = len(acts["env"])

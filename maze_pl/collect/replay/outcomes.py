@@ -60,6 +60,8 @@ class _PlayedRows:
         n_all = self.starts[-1]
         self._entries: Entries = mapped(lambda *parts: np.concatenate(parts), *(pool.entries for pool in pools))
         self._following = np.arange(n_all)
+        # [entries] numbers that grow with the row, the environment and the stage in which the successor of an act
+        # became known; -1 while it is unknown
         self._place = np.full(n_all, -1)
         self._rows = rows
         self._n_envs = rows.filled.shape[1]
@@ -80,6 +82,9 @@ class _PlayedRows:
         entries = self._entries
         n_rows = len(self._rows.filled)
         width = int(entries.position.max(initial=0)) + 1
+        # stages of a row: 2 p for the acts at position p, 2 p + 1 for the ends of their actors, then these
+        self._stage_of_ends = 2 * width  # of episodes that are terminated
+        self._stage_of_finals = 2 * width + 1
         self._n_stages = 2 * width + 2
         # [T, P, N] numbers of the acts at each position of each row, and [T, N] of the final observations after rows
         self._acts = np.full((n_rows, width, self._n_envs), -1)
@@ -139,7 +144,7 @@ class _PlayedRows:
             self._done = self._done[continues[self._entries.env[self._done]]]
         if terminated.any():
             ended = self._open[terminated]
-            self._end(ended[ended >= 0], row, self._n_stages - 2)
+            self._end(ended[ended >= 0], row, self._stage_of_ends)
             self._open[terminated] = -1
         finals = self._finals[row]
         finals = finals[finals >= 0]
@@ -148,7 +153,7 @@ class _PlayedRows:
             index = (self._entries.env[finals], self._actor[finals])
             numbers = self._open[index]
             is_open = numbers >= 0
-            self._complete(numbers[is_open], finals[is_open], row, self._n_stages - 1)
+            self._complete(numbers[is_open], finals[is_open], row, self._stage_of_finals)
             self._open[index] = -1
         if truncated.any():
             self._open[truncated] = -1
@@ -178,7 +183,7 @@ class _PlayedRows:
             numbers: The acts.
             following: [n] numbers of the entries that follow.
             row: Row in which that became known.
-            stage: Stage of the row; a later one is greater.
+            stage: Stage of the row, see `_tabulate`.
         """
         entries = self._entries
         envs = entries.env[numbers]

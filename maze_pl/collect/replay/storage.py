@@ -33,8 +33,8 @@ class ReplayStorage:
         reward = R_0 + D_0 R_1 + D_0 D_1 R_2 + ...,    discount = D_0 D_1 D_2 ...,
 
     or over fewer acts if the episode ends early or no more transitions are known. The next
-    observation is the one after the last of these acts, so that values of rewards lack nothing.
-    If values also contain entropies, the sum leaves out those of the states in between.
+    observation is the one after the last of these acts, so that the return lacks no rewards; entropy
+    bonuses of the states in between are left out.
 
     With `alpha`, transition i is drawn with probability P(i) = p_i ** alpha / sum_k p_k ** alpha,
     where p_i is the size of the TD error at its last use, and the largest size so far for new

@@ -24,6 +24,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _MOST_OBJECTS: Final = 20_000  # that are searched
 _MOST_NUMBERS: Final = 10_000  # of an array that are compared
 _GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
+_NUMBERS: Final = (int, float, np.generic)  # bool is a kind of int
 _SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space)
 _SAVED_PLACE: Final = "attribute of the environment, or keep it in a list, tuple or dict that is one"
 
@@ -36,7 +37,7 @@ class _Noted(NamedTuple):
         attributes: Names of its attributes.
         nested: Names of the arrays and random streams in lists, tuples and dicts.
         unsaved: Name -> value outside of the state, and digest of its content.
-        numbers: Its attributes that are numbers of Python, by name.
+        numbers: Its attributes that are numbers, by name.
     """
 
     env: ArrayEnv
@@ -82,8 +83,8 @@ class UnsavedState:
     def check(self, *, for_copies: bool = False) -> None:
         """Check that nothing outside of the state has changed.
 
-        A list, tuple or dict with arrays that is a new attribute, such as the latest actions, and a changed number of
-        Python, such as a count for debugging, are only warned of, as checkpoints do not hold them.
+        A list, tuple or dict with arrays that is a new attribute, such as the latest actions, and a changed
+        number, such as a count for debugging, are only warned of, as checkpoints do not hold them.
 
         Args:
             for_copies: Whether the state is copied to another environment (`copy_state`), which gets both.
@@ -99,7 +100,7 @@ class UnsavedState:
 
 
 def _warn_of_numbers(noted: _Noted) -> None:
-    """Warn of attributes that are numbers of Python and have changed."""
+    """Warn of attributes that are numbers and have changed."""
     current = numbers_of(noted.env)
     for name in sorted(noted.numbers):
         if current.get(name) != noted.numbers[name]:
@@ -151,9 +152,9 @@ def _check_contents(noted: _Noted) -> None:
         raise EnvContractError(f"{came}: {remedy}")
 
 
-def numbers_of(env: ArrayEnv) -> dict[str, bool | int | float]:
-    """Return the attributes of an environment that are numbers of Python, by name."""
-    return {name: value for name, value in vars(env).items() if isinstance(value, bool | int | float)}
+def numbers_of(env: ArrayEnv) -> dict[str, bool | int | float | np.generic]:
+    """Return the attributes of an environment that are numbers, by name."""
+    return {name: value for name, value in vars(env).items() if isinstance(value, _NUMBERS)}
 
 
 def _nested_names(env: ArrayEnv) -> set[str]:

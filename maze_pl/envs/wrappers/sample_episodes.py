@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from gymnasium import spaces
 
-from maze_pl.core.calls_by_name import call_by_name
+from maze_pl.core.calls_by_name import made_by_name
 from maze_pl.core.class_path import import_object
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spaces import environment_action
@@ -74,11 +74,7 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
 def _made(maker: Callable[..., Policy], env: Wrapper) -> Policy:
     """Call a class or function with what it takes of action spaces, masks and environment."""
     available = {"action_spaces_dict": env.action_spaces_dict, "masks": env.action_masks_dict, "env": env}
-    try:
-        return cast("Policy", call_by_name(maker, available))
-    except TypeError as error:
-        named = f"its arguments are passed by name: {', '.join(available)}"
-        raise ValueError(f"sampling_policy cannot make a policy: {error}; {named}") from error
+    return cast("Policy", made_by_name("sampling_policy", maker, available))
 
 
 def _has_dict_spaces(env: Wrapper) -> bool:

@@ -272,20 +272,20 @@ def test_attributes_that_steps_make_are_restored_or_warned_of(wrappers: Any, cap
 
 
 class Counting(CartPoleArrayEnv):
-    """Counts its steps in a number of Python."""
+    """Counts its steps in an attribute."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_calls: Any = 0) -> None:
         super().__init__()
-        self.n_calls = 0
+        self.n_calls = n_calls
 
     def step(self, actions: Any, which: Any) -> ArrayStep:
         self.n_calls += 1
         return super().step(actions, which)
 
 
-@pytest.mark.parametrize("wrappers", [[], [SCALE]])
-def test_changed_numbers_of_python_are_warned_of_once(wrappers: Any, caplog: pytest.LogCaptureFixture) -> None:
-    vector = _vector(Counting, *wrappers, n_steps=2)
+@pytest.mark.parametrize(("start", "wrappers"), [(0, []), (0, [SCALE]), (np.int64(0), []), (np.float32(0.5), [])])
+def test_changed_numbers_are_warned_of_once(start: Any, wrappers: Any, caplog: pytest.LogCaptureFixture) -> None:
+    vector = _vector(partial(Counting, start), *wrappers, n_steps=2)
     expected = "Counting changes its number 'n_calls' in reset or step, which checkpoints do not hold: if later steps"
     vector.state_dict()
     assert caplog.text.count(expected) == 1

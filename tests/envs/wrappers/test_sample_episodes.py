@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonargparse import ArgumentParser
 
+from maze_pl.config.factories import Factory
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.cutting_2d import maze_env_factory
@@ -51,6 +53,33 @@ def make_leftwards(env: Any, masks: Any) -> Leftwards:
     return Leftwards()
 
 
+def make_from_spaces(spaces: Any) -> Leftwards:
+    return Leftwards()
+
+
+class FromSpaces(Leftwards):
+    def __init__(self, spaces: Any) -> None:
+        pass
+
+
+def make_wrongly(env: Any) -> Leftwards:
+    len(3)  # type: ignore[arg-type]
+    return Leftwards()
+
+
+class Wrong(Leftwards):
+    def __init__(self, env: Any) -> None:
+        len(3)  # type: ignore[arg-type]
+
+
+def of_class_path(name: str) -> Any:
+    """A class of this module as a configuration gives it."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--policy", type=Callable[..., Leftwards])
+    parsed = parser.parse_object({"policy": {"class_path": f"{__name__}.{name}"}})
+    return parser.instantiate(parsed).policy
+
+
 def means(policy: Any) -> list[float]:
     env = ObservationNormalizationWrapper(
         GymMazeEnv("CartPole-v1"), default_strategy_config={"axis": 0}, sampling_policy=policy
@@ -69,5 +98,12 @@ def test_policies_classes_functions_and_their_paths_act_alike() -> None:
 
 def test_a_policy_that_cannot_be_made_is_refused_with_the_names_that_are_known() -> None:
     fault = r"sampling_policy cannot make a policy: .*'spaces'; .* by name: action_spaces_dict, masks, env"
-    with pytest.raises(ValueError, match=fault):
-        means(lambda spaces: Leftwards())
+    for policy in (make_from_spaces, of_class_path("FromSpaces")):
+        with pytest.raises(ValueError, match=fault):
+            means(policy)
+
+
+def test_an_error_inside_of_what_makes_a_policy_is_not_one_of_its_arguments() -> None:
+    for policy in (make_wrongly, Factory(f"{__name__}.make_wrongly"), of_class_path("Wrong")):
+        with pytest.raises(TypeError, match=r"object of type 'int' has no len"):
+            means(policy)
