@@ -260,7 +260,7 @@ def _set_names(entries: Sequence[Entry]) -> None:
     joined = [entry for entry in entries if len(entry.given) > 1]
     folders = [os.path.commonpath([os.path.abspath(source) for source in entry.sources]) for entry in joined]
     for entry, folder in zip(joined, folders, strict=True):
-        is_clear = _tells(Path(folder)) and folders.count(folder) == 1
+        is_clear = _is_telling_name(Path(folder)) and folders.count(folder) == 1
         entry.name = folder if is_clear else f"{entry.name} and {len(entry.given) - 1} more"
     paths = [{entry.name, *entry.given} for entry in entries]
     for place, entry in enumerate(entries):
@@ -277,7 +277,7 @@ def _set_names(entries: Sequence[Entry]) -> None:
         names.append(name)
 
 
-def _tells(folder: Path) -> bool:
+def _is_telling_name(folder: Path) -> bool:
     """True if the name of a folder says something about runs in it.
 
     The current folder, those around it, and the first ones below the root do not.
@@ -313,13 +313,18 @@ def _statistics(player: Player, statistics_in: Callable[[Mapping[str, Any], str]
     """Return the wrapper statistics of a run in the wrappers that all play with.
 
     Raises:
-        ConfigurationError: The wrappers do not fit those of training.
+        ConfigurationError: The wrappers do not fit those of training, or an environment needs what is not here.
     """
     options = {name: player.options.get(name) for name in _ENVIRONMENT}
     try:
         return statistics_in(options, "the comparison")
     except ValueError as error:
         raise ConfigurationError(f"{player.source}: {error}") from error
+    except (ImportError, OSError) as error:
+        use = "the statistics of other wrappers are found with the environments of training and of the comparison"
+        fault = f"one of them cannot be made: {type(error).__name__}: {error}"
+        remedy = "without --wrappers (wrappers in Python), those of training are used"
+        raise ConfigurationError(f"{player.source}: {use}, and {fault}; {remedy}") from error
 
 
 def _require_same_environment(runs: Sequence[Player]) -> None:

@@ -152,6 +152,7 @@ class PettingZooCoreEnv(CoreEnv):
         """Let the current agent act; the action of an agent whose episode has ended has no effect."""
         agent, env = self._agent, self.env
         has_ended = self._maze_state["has_ended"]
+        agents = list(env.agents)
         env.step(None if has_ended else maze_action)
         reward = self._take_rewards()
         self._round.append(agent)
@@ -162,7 +163,7 @@ class PettingZooCoreEnv(CoreEnv):
             self._finished.discard(agent)  # it may have come back after an end
         info = dict(env.infos.get(agent, {}))
         selected = env.agent_selection if env.agents else agent
-        self._note_truncation()
+        self._note_truncation(agents)
         self._agent = selected
         self._maze_state = self._state_of(selected)  # before agents are passed over: later, they have no observation
         following = self._next_agent()
@@ -226,14 +227,20 @@ class PettingZooCoreEnv(CoreEnv):
         """Return the policy of an agent."""
         return self._roles.step_keys[agent]
 
-    def _note_truncation(self) -> None:
-        """Keep that the episode is truncated, which PettingZoo forgets, and a state that has a future."""
+    def _note_truncation(self, agents: list[str]) -> None:
+        """Keep that the episode is truncated, which PettingZoo forgets, and a state that has a future.
+
+        Args:
+            agents: Agents before the act, since an environment may remove them together with their end.
+        """
         env = self.env
-        cut = [name for name in env.agents if env.truncations[name] and not env.terminations[name]]
+        cut = [name for name in agents if env.truncations.get(name) and not env.terminations.get(name)]
         if cut and self._is_over() and not self._is_truncated:
             self._is_truncated = True
-            agent = env.agent_selection if env.agent_selection in cut else cut[0]
-            self._future = agent, deepcopy(self._state_of(agent))  # before last turns, which may change it
+            remaining = [name for name in cut if name in env.agents]
+            if remaining:
+                agent = env.agent_selection if env.agent_selection in remaining else remaining[0]
+                self._future = agent, deepcopy(self._state_of(agent))  # before last turns, which may change it
 
     def _next_agent(self) -> str | None:
         """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""

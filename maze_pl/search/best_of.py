@@ -1,7 +1,5 @@
 """Search that samples whole episodes and follows the best one."""
 
-import time
-
 from maze_pl.search.decision import Decision, PlannedAct
 from maze_pl.search.playing_on import play_on, started_in_time
 from maze_pl.search.policy_calls import PolicyCalls
@@ -16,11 +14,11 @@ _AT_ONCE = 32
 class BestOf(SearchMethod):
     """Samples episodes from the policy and follows the one with the largest sum of rewards.
 
-    The first episode consists of the policy's most likely actions. In a deterministic environment the
-    result is therefore never worse than these, and the best episode is followed to its end.
+    The first episode consists of the policy's most likely actions. In a deterministic environment the best
+    episode is followed to its end and, with a number of episodes, the result is never worse than these actions.
 
-    If time is limited, this episode is played first, alone, and as far as the time allows; of the others, only those
-    count that are finished in time.
+    If time is limited, this episode is played first, alone, and as far as the time allows, so that the rest of it may
+    be missing; of the others, only those count that are finished in time.
 
     Kool et al. 2019, arXiv:1803.08475, section 5 (sampling).
 
@@ -39,11 +37,11 @@ class BestOf(SearchMethod):
         best_total = float("-inf")
         n_played = 0
         n_more = 0
-        began = 0.0
+        left_before = 0.0
         budget = self._options.simulations  # None if only time is limited
         while budget is None or n_played < budget:
-            n_more = self._n_at_once(decision, n_played, n_more, began)
-            began = time.perf_counter()
+            n_more = self._n_at_once(decision, n_played, n_more, left_before)
+            left_before = decision.seconds_left
             for total, acts in self._episodes(decision, n_played, n_more):
                 if total > best_total:
                     best_total = total
@@ -53,7 +51,7 @@ class BestOf(SearchMethod):
                 break
         return best
 
-    def _n_at_once(self, decision: Decision, n_played: int, n_before: int, began: float) -> int:
+    def _n_at_once(self, decision: Decision, n_played: int, n_before: int, left_before: float) -> int:
         """Return how many episodes to play next.
 
         If time is limited, it is one at first, then as many as there is time for.
@@ -62,14 +60,15 @@ class BestOf(SearchMethod):
             decision: The decision.
             n_played: Number of episodes so far.
             n_before: Number of episodes that were played at once before.
-            began: Time at which they began.
+            left_before: Seconds that were left for the decision before these.
         """
         if self._options.simulations is not None:
             return min(_AT_ONCE, self._options.simulations - n_played)
         if not n_before:
             return 1
-        seconds = (time.perf_counter() - began) / n_before
-        return max(1, min(_AT_ONCE, 2 * n_before, int(decision.seconds_left / seconds)))
+        left = decision.seconds_left
+        seconds = (left_before - left) / n_before
+        return max(1, min(_AT_ONCE, 2 * n_before, int(left / seconds)))
 
     def _episodes(self, decision: Decision, first: int, n: int) -> list[tuple[float, list[PlannedAct]]]:
         """Play n episodes; return the sum of rewards and the acts of each.

@@ -49,7 +49,7 @@ class Decision:
         spec: Observations and actions of the actors.
         spare: Simulations that may be used again.
         deterministic: Whether the best action is wanted, without random choices.
-        milliseconds: Time for the decision; None for no limit.
+        milliseconds: Time for the decision, without that in which environments are made; None for no limit.
 
     Attributes:
         deterministic: As given.
@@ -86,7 +86,10 @@ class Decision:
             place: Its number; the same number is the same simulation.
         """
         while len(self._spare) <= place:
+            began = time.perf_counter()
             self._spare.append(Simulation(self._make_env(), self._spec))
+            if self._deadline is not None:
+                self._deadline += time.perf_counter() - began
         return self._spare[place]
 
     def started(self, place: int, future: int) -> Simulation:

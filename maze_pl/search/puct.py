@@ -1,7 +1,6 @@
 """Monte-Carlo tree search that is guided by a policy and a value function."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -79,7 +78,6 @@ class Puct(SearchMethod):
 
     def plan(self, decision: Decision) -> list[PlannedAct]:
         """Return the act of the largest score and value among the most visited ones."""
-        began = time.perf_counter()
         simulation = decision.started(0, 0)
         actor, observation = simulation.actor, simulation.observation
         considered = self._considered(decision, simulation)
@@ -89,8 +87,8 @@ class Puct(SearchMethod):
             if n_simulations is None:
                 assert self._options.milliseconds is not None
                 self._simulate(decision, considered, value_range)
-                seconds = time.perf_counter() - began
-                n_simulations = int(len(considered) * self._options.milliseconds / (1000 * seconds))
+                seconds = self._options.milliseconds / 1000
+                n_simulations = int(len(considered) * seconds / (seconds - decision.seconds_left))
             self._halve(decision, considered, n_simulations, value_range)
         most = max(candidate.edge.n_visits for candidate in considered)
         finalists = [candidate for candidate in considered if candidate.edge.n_visits == most]
@@ -144,9 +142,11 @@ class Puct(SearchMethod):
         while descending := [descent for descent in descents if not descent.is_at_leaf]:
             for descent, actions in zip(descending, self._candidates_of(descending), strict=True):
                 self._take(descent, next_edge(descent.node, actions, value_range))
+            if _is_cut_off(decision, descents):
+                return
         values = self._values(decision, [descent.simulation for descent in descents])
-        if decision.is_out_of_time and all(descent.edges[0].n_visits for descent in descents):
-            return  # the time may have cut them off
+        if _is_cut_off(decision, descents):
+            return
         for descent, value in zip(descents, values, strict=True):
             descent.node.n_values += 1
             descent.node.value_total += value
@@ -179,6 +179,11 @@ class Puct(SearchMethod):
                 descent.node.observation = descent.simulation.observation
                 descent.node.candidates = of_simulation[id(descent.simulation)]
         return [of_simulation.get(id(descent.simulation), descent.node.candidates) for descent in descents]
+
+
+def _is_cut_off(decision: Decision, descents: Sequence[_Descent]) -> bool:
+    """Return whether the time is over, and the actions have other simulations that count instead."""
+    return decision.is_out_of_time and all(descent.edges[0].n_visits for descent in descents)
 
 
 def _by_value(

@@ -119,11 +119,11 @@ class SearchPolicy(EnvPolicy):
                     env,
                     observation,
                     derive_seed(self._seed, "search", episode, n_acts),
-                    self._make_env,
-                    self._spec,
-                    self._spare,
-                    deterministic,
-                    self.options.milliseconds,
+                    make_env=self._make_env,
+                    spec=self._spec,
+                    spare=self._spare,
+                    deterministic=deterministic,
+                    milliseconds=self.options.milliseconds,
                 )
                 acts = self._plan(method, decision)
             if len(acts) > 1:

@@ -32,6 +32,7 @@ from maze_pl.comparison.tables import console_text
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.cutting_2d import masked_structured_environment
 from maze_pl.envs.cutting_2d.masked_structured_environment import masked_struct_env_factory
 from maze_pl.envs.wrappers import (
     ObservationNormalizationWrapper,
@@ -85,6 +86,16 @@ def test_other_wrappers_use_the_statistics_of_the_run() -> None:
 def test_wrappers_that_do_not_fit_those_of_training_are_refused(wrappers: list[Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         compare(RUN, "random", wrappers=wrappers, n_episodes=1)
+
+
+def test_a_run_whose_environment_of_training_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> Any:
+        raise FileNotFoundError("there is no orders.csv")
+
+    monkeypatch.setattr(masked_structured_environment, "maze_env_factory", missing)
+    message = r"ppo_structured: the statistics .* made: FileNotFoundError: there is no orders\.csv; without --wrappers"
+    with pytest.raises(ConfigurationError, match=message):
+        compare(RUN, "random", env=cart_pole, wrappers=[LIMITED], n_episodes=1)
 
 
 @pytest.fixture(scope="module")

@@ -337,6 +337,47 @@ def test_the_final_state_is_that_of_a_truncated_agent_also_if_another_one_takes_
     assert state["observation"][0] == env.core_env.env.possible_agents.index(state["agent"])
 
 
+class RemovesAgents(EndsAbruptly):
+    """Truncates agents, of which some may end, and removes all of them in the same act."""
+
+    def __init__(self, ending: list[str]) -> None:
+        super().__init__()
+        self.ending = ending
+
+    def step(self, action: Any) -> None:
+        self.n_acts += 1
+        self.agent_selection = self.agents[self.n_acts % 3]
+        if self.n_acts == 4:
+            self.terminations = {agent: agent in self.ending for agent in self.agents}
+            self.truncations = {agent: agent not in self.ending for agent in self.agents}
+            self.agents = []
+
+
+@pytest.mark.parametrize("ending", [[], ["third_2"], ["first_0"], ["first_0", "second_1", "third_2"]])
+def test_an_episode_is_truncated_also_if_its_agents_are_removed_with_it(ending: list[str]) -> None:
+    acts = play(PettingZooMazeEnv(RemovesAgents(ending)), 1)
+    is_terminated = len(ending) == 3
+    assert [act[5:] for act in acts] == [(False, False)] * 3 + [(is_terminated, not is_terminated)]
+    assert [act[2] for act in acts] == [False] * 3 + ["first_0" in ending]
+
+
+class ScoredAtALimit(EndsAbruptly):
+    """The fourth act truncates all agents, and pays the one that acts and the last one."""
+
+    def step(self, action: Any) -> None:
+        super().step(action)
+        if self.n_acts == 4 and len(self.agents) == 3:
+            self.terminations["third_2"] = False
+            self.truncations["third_2"] = True
+            self.rewards["first_0"] = -1.0
+
+
+def test_truncated_agents_are_credited_up_to_their_latest_round() -> None:
+    acts = play(PettingZooMazeEnv(ScoredAtALimit()), 1)
+    assert [act[4] for act in acts] == [None, None, [0.0, 0.0, 0.0], [-1.0]]
+    assert acts[-1][5:] == (False, True)
+
+
 @pytest.mark.parametrize("name", CLASSIC)
 def test_each_agent_receives_what_pettingzoo_pays_it(name: str) -> None:
     env = make_pettingzoo_env(name)

@@ -20,7 +20,7 @@ from maze_pl.envs import GymMazeEnv, ObservationWrapper
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, TimeLimitWrapper
 from maze_pl.modules import PPO
 from maze_pl.runs.rollout import rollout
-from maze_pl.search import SearchError
+from maze_pl.search import SearchError, decision
 from maze_pl.search.decision import Decision
 from maze_pl.search.policy_calls import PolicyCalls
 from maze_pl.search.simulation import Simulation
@@ -81,6 +81,72 @@ def test_the_time_of_a_search_is_used() -> None:
     make = lambda: TimeLimitWrapper(GymMazeEnv(Slow()), 3)  # noqa: E731
     (played,) = rollout(make, "random", search="best_of:2000ms", n_envs=1)
     assert played.summary.reward >= 7.0
+
+
+class Clock:
+    """A clock that only environments advance."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.jumps_at = 0  # number of the step that takes an hour
+        self.acts: list[int] = []
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def __deepcopy__(self, memo: Any) -> Clock:
+        return self
+
+
+class Timed(gymnasium.Env[Any, Any]):
+    """Eight steps of a millisecond with three actions, of which the last one is best."""
+
+    observation_space = spaces.Box(0, 8, (1,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.n_steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.clock.acts.append(int(action))
+        self.clock.now += 3600 if len(self.clock.acts) == self.clock.jumps_at else 0.001
+        self.n_steps += 1
+        return np.array([self.n_steps], np.float32), float(action), self.n_steps == 8, False, {}
+
+
+def first_decision(search: str, clock: Clock, seconds: float, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Actions that the simulations of a decision take, if making an environment takes some seconds."""
+    monkeypatch.setattr(decision, "time", clock)
+
+    def make() -> Any:
+        clock.now += seconds
+        return GymMazeEnv(Timed(clock))
+
+    system = make()
+    system.reset(seed=0)
+    with AgentDeployment("random", make, search=search, seed=0) as deployment:
+        deployment.act(system.get_maze_state(), simulation=system)
+    return clock.acts
+
+
+@pytest.mark.parametrize("search", ["best_of:50ms", "lookahead:random:50ms", "puct:50ms"])
+def test_the_time_in_which_environments_are_made_does_not_count(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    acts = first_decision(search, Clock(), 0.1, monkeypatch)
+    assert acts == first_decision(search, Clock(), 0.0, monkeypatch)
+    assert len(acts) >= 24, "each action is tried"
+
+
+@pytest.mark.parametrize("jumps_at", range(602, 606))
+def test_no_descent_goes_on_after_the_time(jumps_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    clock.jumps_at = jumps_at
+    acts = first_decision("puct:1000ms", clock, 0.0, monkeypatch)
+    assert jumps_at <= len(acts) < jumps_at + 3, "one act for each action"
 
 
 @pytest.mark.parametrize("search", ["best_of:4", "beam:4"])

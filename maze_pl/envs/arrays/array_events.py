@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -111,31 +111,54 @@ class ArrayTopic:
         def fire(which: AnyArray, *values: Any, **named_values: Any) -> None:
             """Fire the event for the environments `which`, [n]."""
             is_on_device = events.n_envs is None and is_tensor(which)
-            numbers = _kept(which) if is_on_device else _numbers(which, events.n_envs, label)
+            numbers = _cloned_if_tensor(which) if is_on_device else _numbers(which, events.n_envs, label)
             if len(numbers) == 0:
                 return
             bound = bind(*values, **named_values)
             bound.apply_defaults()
-            attributes = {}
-            for attribute, value in bound.arguments.items():
-                if not is_on_device:
-                    kept = _copied(value, attribute in declaration.grouping)
-                elif events.is_for_statistics and not _is_needed(attribute, declaration):
-                    continue
-                else:
-                    _refuse_array(value, f"{attribute} of {label}")
-                    kept = _kept(value)
-                if getattr(kept, "ndim", 0) and len(kept) != len(numbers):
-                    fault = f"{attribute} of {label} has shape {tuple(kept.shape)} for {len(numbers)} environments"
+            attributes = _attributes_for(
+                declaration,
+                bound.arguments,
+                label,
+                on_device=is_on_device,
+                for_statistics=events.is_for_statistics,
+            )
+            for attribute, value in attributes.items():
+                if getattr(value, "ndim", 0) and len(value) != len(numbers):
+                    fault = f"{attribute} of {label} has shape {tuple(value.shape)} for {len(numbers)} environments"
                     raise ValueError(f"{fault}; give one value for each, or a single one for all")
-                attributes[attribute] = kept
             events.fire(ArrayEvent(declaration, numbers, attributes))
 
         vars(self)[name] = fire
         return fire
 
 
-def _kept(value: Any) -> Any:
+def _attributes_for(
+    declaration: EventDeclaration, arguments: Mapping[str, Any], label: str, *, on_device: bool, for_statistics: bool
+) -> dict[str, Any]:
+    """Return copies of the attributes of an event.
+
+    Args:
+        declaration: Declaration of the event.
+        arguments: Attribute -> its value.
+        label: Name of the event, for messages.
+        on_device: Whether the environments are given as a tensor; the attributes then stay tensors.
+        for_statistics: Whether to leave out what statistics do not need, on a device.
+
+    Raises:
+        TypeError: On a device, an attribute is an array or a list.
+    """
+    if not on_device:
+        return {name: _copied(value, name in declaration.grouping) for name, value in arguments.items()}
+    attributes = {}
+    for name, value in arguments.items():
+        if not for_statistics or _is_needed(name, declaration):
+            _refuse_array(value, f"{name} of {label}")
+            attributes[name] = _cloned_if_tensor(value)
+    return attributes
+
+
+def _cloned_if_tensor(value: Any) -> Any:
     """Return a copy of a tensor, which the act may still change; other values as they are."""
     return value.clone() if is_tensor(value) else value
 

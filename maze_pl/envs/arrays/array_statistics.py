@@ -227,7 +227,7 @@ class ArrayStatistics:
         """Return the events of the ended episodes by group.
 
         Args:
-            rank: [n] position of each of them among the sorted ones, in the order in which they ended.
+            rank: [R] position of each ended episode in the result, in the order in which they have ended.
         """
         happened: dict[GroupKey, Happened] = {}
         for (topic, event), log in self._events.items():

@@ -156,9 +156,11 @@ class ArrayVectorEnv(VectorEnv):
     def step(self, envs: Numbers | None = None) -> StepExtras:
         """Perform the staged actions; see `VectorEnv.step`."""
         which: Array | slice = slice(None) if envs is None or len(envs) == self.n_envs else np.asarray(envs, np.int64)
-        late = None if self.waiting is None else np.flatnonzero(self.waiting)
-        if late is not None and len(late):
-            which = np.setdiff1d(np.arange(self.n_envs)[which], late)
+        late: Array | None = None
+        if self.waiting is not None and self.waiting.any():
+            (late,) = np.nonzero(self.waiting)
+            which = np.arange(self.n_envs)[which]
+            which = which[~self.waiting[which]]
         result = self.env.step(self._actions(which), which)
         self._checks.check_step(result, which)
         if self._reward_watch is not None:
@@ -180,7 +182,7 @@ class ArrayVectorEnv(VectorEnv):
         if ends.any():
             ended = np.flatnonzero(ends)
             self._end_episodes(ended if isinstance(which, slice) else which[ended], extras)
-        if late is not None and len(late):
+        if late is not None:
             self._begin_late(late)
         return extras
 
@@ -328,6 +330,7 @@ class ArrayVectorEnv(VectorEnv):
             "next_key": staging.next_key.copy(),
             "next_agent": staging.next_agent.copy(),
             "staged": _copied(staging.observation),
+            # for environments that start late and save their state, unlike gymnasium's vector environments
             "waiting": None if self.waiting is None else self.waiting.copy(),
         }
 

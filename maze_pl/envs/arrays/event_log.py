@@ -1,4 +1,4 @@
-"""Events that many environments fire, in the order in which they were fired."""
+"""Events that many environments fire, by group and episode."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class EventLog:
         self._columns[name] = column
 
     def end_episodes(self, envs: Array, first_place: int) -> None:
-        """End the running episodes of environments [n]; their places are counted from `first_place` on."""
+        """End the running episodes of environments [n]; see `RowBlocks.end_episodes`."""
         self._blocks.end_episodes(envs, first_place)
 
     def drop_running(self, envs: Array) -> None:
@@ -101,10 +101,10 @@ class EventLog:
         self._forget(self._blocks.drop_running(envs))
 
     def happened(self, rank: Array) -> dict[Labels, Happened]:
-        """Return the events of the ended episodes by group.
+        """Return the events of the ended episodes by group, sorted by episode; within one, in the order of firing.
 
         Args:
-            rank: [R] position to which the episode at each place is brought.
+            rank: [R] position of each ended episode in the result, in the order in which they have ended.
         """
         rows, position = self._blocks.ended(rank)
         if not len(rows):

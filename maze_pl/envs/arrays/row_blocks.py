@@ -15,7 +15,7 @@ class EndedRows(NamedTuple):
     """Rows of ended episodes.
 
     Attributes:
-        places: [n] places of the episodes, as given when they ended.
+        places: [n] place of each episode among all that have ended, in the order in which they have.
         counts: [n] number of rows of each of them, at least 1.
         blocks: [m] first rows of their blocks, one episode after the other.
     """
@@ -49,9 +49,9 @@ class RowBlocks:
 
     def take(self, envs: Array) -> Array:
         """Return the next row of each environment, [n]; an environment may occur several times."""
-        places = self.counts[envs] + number_of_earlier(envs)
-        numbers = _n_blocks(places + 1) - 1
-        offsets = places - _rows_before(numbers)
+        earlier = self.counts[envs] + number_of_earlier(envs)  # rows of the same episode
+        numbers = _n_blocks(earlier + 1) - 1
+        offsets = earlier - _rows_before(numbers)
         beginning = np.flatnonzero(offsets == 0)
         if len(beginning):
             self._begin_blocks(envs[beginning], numbers[beginning])
@@ -66,7 +66,12 @@ class RowBlocks:
         return _rows_of(self._blocks_of(envs), counts), np.repeat(envs, counts)
 
     def end_episodes(self, envs: Array, first_place: int) -> None:
-        """End the running episodes of environments [n]; their places are counted from `first_place` on."""
+        """End the running episodes of environments [n].
+
+        Args:
+            envs: The environments.
+            first_place: Number of the episodes that have ended before; the places of these begin with it.
+        """
         having = np.flatnonzero(self.counts[envs])
         if len(having):
             chosen = envs[having]
@@ -75,10 +80,10 @@ class RowBlocks:
             self.counts[chosen] = 0
 
     def ended(self, rank: Array) -> tuple[Array, Array]:
-        """Return the rows of the ended episodes, with the ranks of their episodes, ascending.
+        """Return the rows of the ended episodes, with the positions of their episodes, ascending.
 
         Args:
-            rank: [R] rank of the episode at each place.
+            rank: [R] position of each ended episode in the result, in the order in which they have ended.
         """
         ended = self._all_ended()
         ranks = rank[ended.places]
@@ -96,7 +101,7 @@ class RowBlocks:
         return self._release(ended.blocks, ended.counts)
 
     def drop_running(self, envs: Array) -> Array:
-        """Make the blocks of running episodes free; return the rows that these had."""
+        """Make the blocks of running episodes free, each named once; return the rows that these had."""
         blocks = self._blocks_of(envs)
         counts = self.counts[envs]
         self.counts[envs] = 0
@@ -105,7 +110,11 @@ class RowBlocks:
     def _all_ended(self) -> EndedRows:
         """Return the rows of all ended episodes."""
         none = np.zeros(0, np.int64)
-        return EndedRows(*map(np.concatenate, zip(*self._ended, EndedRows(none, none, none), strict=True)))
+        return EndedRows(
+            places=np.concatenate([none, *(rows.places for rows in self._ended)]),
+            counts=np.concatenate([none, *(rows.counts for rows in self._ended)]),
+            blocks=np.concatenate([none, *(rows.blocks for rows in self._ended)]),
+        )
 
     def _blocks_of(self, envs: Array) -> Array:
         """Return the blocks of running episodes, one episode after the other."""
@@ -183,8 +192,8 @@ class _FreeBlocks:
 
 def _n_blocks(counts: Array) -> Array:
     """Number of blocks of episodes with so many rows, [n]; 0 for no rows."""
-    exponents: Array = np.frexp(counts)[1]
-    return exponents
+    bit_lengths: Array = np.frexp(counts)[1]  # n = m * 2^e with 0.5 <= m < 1 has e bits
+    return bit_lengths
 
 
 def _rows_before(numbers: Array) -> Array:

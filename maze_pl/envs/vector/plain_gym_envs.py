@@ -59,7 +59,7 @@ class PlainGymEnvs:
         return all(
             type(env) is LogStatsWrapper
             and type(env.unwrapped) is GymMazeEnv
-            and all(_passes_on(wrapper) for wrapper in wrappers_of(env.env))
+            and all(_is_switched_off(wrapper) for wrapper in wrappers_of(env.env))
             and type(env.core_env) is GymCoreEnv
             and not isinstance(env.core_env.env.observation_space, spaces.Dict | spaces.Tuple)
             and not isinstance(env.core_env.env.action_space, spaces.Dict | spaces.Tuple)
@@ -132,6 +132,6 @@ class PlainGymEnvs:
         check_observation(result[0], env.observation_space, what, exactly)
 
 
-def _passes_on(wrapper: Wrapper) -> bool:
+def _is_switched_off(wrapper: Wrapper) -> bool:
     """True for monitoring that is switched off."""
     return type(wrapper) is MazeEnvMonitoringWrapper and wrapper.logs_nothing

@@ -193,7 +193,7 @@ class VectorEnv(ABC):
         """Start new episodes.
 
         Args:
-            envs: Numbers of the environments, all if None.
+            envs: Numbers of the environments, each at most once; all if None.
             episodes: Index of the episode that each of them starts, 0 if None.
         """
 

@@ -40,8 +40,8 @@ class MazeEnvMonitoringWrapper(SamplingWrapper):
 
     Only a random sample is logged, the same for the same seed: 50 acts of an episode, 64 numbers of
     a larger observation, and 100 episodes of an epoch. The values that pass through are left
-    unchanged. Logging that is switched off costs nothing; if all of it is, steps bypass this
-    wrapper.
+    unchanged. Logging that is switched off does no work; if all of it is, this wrapper only passes
+    calls on.
 
     Args:
         env: The environment to wrap.

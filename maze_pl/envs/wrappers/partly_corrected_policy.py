@@ -123,12 +123,12 @@ def _changes_observations(wrapper: Any) -> bool:
         return True
     outer_spaces = wrapper.observation_spaces_dict
     for key, inner in wrapper.env.observation_spaces_dict.items():
-        if not _passes_on(inner, outer_spaces.get(key)):
+        if not _keeps_all_parts(inner, outer_spaces.get(key)):
             return True
     return False
 
 
-def _passes_on(inner: spaces.Space[Any], outer: spaces.Space[Any] | None) -> bool:
+def _keeps_all_parts(inner: spaces.Space[Any], outer: spaces.Space[Any] | None) -> bool:
     """True if observations of a space outside of a wrapper have all parts of those inside of it."""
     if not isinstance(inner, spaces.Dict) or not isinstance(outer, spaces.Dict):
         return inner == outer

@@ -33,6 +33,10 @@ class StepSkipWrapper(Wrapper):
         noop_actions: Step key -> head -> value of the action that does nothing; by default the
             result of `noop_action` of the action conversion.
 
+    Attributes:
+        n_steps: As given.
+        skip_mode: As given.
+
     Raises:
         TypeError: An action that does nothing is needed but unknown.
         ValueError: An argument is out of range or outside its space, or the number of agents
