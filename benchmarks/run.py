@@ -420,7 +420,10 @@ def arrays(repetitions: int) -> str:
             Contender("one after the other, 8 x 100 (W7)", "array_cutting_2d.py", sequential),
         ),
     }
-    text = "The last column divides the figure of the first row by that of the row. All statistics of maze_pl are on."
+    text = (
+        "The last column divides the figure of the first row by that of the row. All statistics of maze_pl are on. It "
+        "makes the C library keep freed memory, which other rows do not."
+    )
     sections = []
     for title, contenders in groups.items():
         runs: dict[str, list[float]] = {contender.name: [] for contender in contenders}
