@@ -421,8 +421,8 @@ def arrays(repetitions: int) -> str:
         ),
     }
     text = (
-        "The last column divides the figure of the first row by that of the row. All statistics of maze_pl are on. It "
-        "makes the C library keep freed memory, which other rows do not."
+        "The last column divides the figure of the first row by that of the row. maze_pl runs with all statistics, and "
+        "makes the C library keep freed memory."
     )
     sections = []
     for title, contenders in groups.items():
