@@ -60,6 +60,7 @@ def test_what_is_wrong_about_events_is_said_in_one_message(
         assert part in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("init_args", "parts", "vectorization"),
     [

@@ -85,6 +85,7 @@ def fit(
     return trainer
 
 
+@pytest.mark.slow
 def test_a_kpi_of_an_evaluator_alone_chooses_the_best_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_kpis_that_an_evaluator_does_not_have_are_refused_with_its_own(tmp_path:
         fit(tmp_path, "eval/kpi/length")
 
 
+@pytest.mark.slow
 def test_columns_of_kpis_are_monitored_and_refused_as_their_short_names(tmp_path: Path) -> None:
     column = "held_out_BaseEnvEvents/kpi/mean/length"
     assert fit(tmp_path, column).callback_metrics[column] == 9.0
@@ -120,6 +122,7 @@ def test_an_idle_threshold_needs_no_evaluator() -> None:
         check_monitors(trainer, data)
 
 
+@pytest.mark.slow
 def test_schedulers_monitor_kpis_of_evaluators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OnPlateau, "monitor", "held_out/kpi/length")
     fit(tmp_path, "", module=OnPlateau)

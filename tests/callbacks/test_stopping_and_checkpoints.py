@@ -125,6 +125,7 @@ def test_a_copied_run_keeps_its_best_and_leaves_that_of_the_original_alone(tmp_p
     assert (tmp_path / "run" / "checkpoints" / "best.ckpt").read_bytes() == original
 
 
+@pytest.mark.slow
 def test_a_best_checkpoint_that_is_newer_than_the_last_one_is_not_overwritten_by_a_worse_one(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     fit(tmp_path, [1.0], [BestCheckpoint(), LastCheckpoint()])

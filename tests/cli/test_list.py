@@ -81,6 +81,7 @@ def test_help_says_what_the_command_takes(command: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.startswith(f"usage: maze-pl {command} [-h]")
 
 
+@pytest.mark.slow
 def test_topics_can_be_chosen_and_lines_are_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "wrappers"]) == 0
     chosen = capsys.readouterr().out

@@ -99,6 +99,7 @@ def test_an_empty_folder_is_filled(folder: Path) -> None:
     assert (folder / "shop" / "shop" / "stock.py").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["project", "structured"])
 def test_its_code_is_in_order(kind: str, request: pytest.FixtureRequest) -> None:
     for command in (

@@ -374,6 +374,7 @@ def test_a_run_without_a_best_checkpoint_says_which_one_is_played(
     assert "has no best.ckpt" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_any_checkpoint_can_be_played_and_is_noted_with_its_digest(trained: Path, folder: Path) -> None:
     options = ["--runner", "sequential", "--n_episodes", "2", "--trajectories", "none", "--event_logs", "false"]
     shutil.copy(trained / "checkpoints" / "last.ckpt", folder / "mine.ckpt")

@@ -24,6 +24,7 @@ SECONDS = 120.0  # after which a test that waits for the server fails
 BODY = json.dumps({"observation": {"observation": [0.0, 0.1, 0.0, -0.1]}}).encode()
 
 
+@pytest.mark.slow
 def test_what_an_export_refuses_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^there is no checkpoint: none of .*last\.ckpt is a file$"):
         ServedSource(tmp_path, 8).load()

@@ -129,6 +129,7 @@ def test_a_policy_that_changes_its_numbers_when_it_acts_is_collected_from_withou
     assert "slower: the policy changes its number 'chooser.action' when it acts" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_number_that_changes_between_rollouts_is_recorded_a_few_times_only(
     recorded: type[Recorded], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_number_that_changes_between_rollouts_is_recorded_a_few_times_only(
     assert "slower: the number 'chooser.action' of the policy changes between rollouts" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_policy_that_is_another_one_in_each_rollout_is_recorded_a_few_times_only(
     recorded: type[Recorded], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,6 +270,7 @@ class Shifted(Policy):
         return joint
 
 
+@pytest.mark.slow
 def test_a_step_is_recorded_again_if_a_plain_tensor_that_it_reads_is_another_one(recorded: type[Recorded]) -> None:
     collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
     counts = []
@@ -308,6 +311,7 @@ def test_a_policy_that_replaces_a_tensor_which_it_reads_is_collected_from_withou
     assert "slower: the policy replaces its tensor 'shift.amount' when it acts" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_step_is_recorded_again_if_a_hook_is_added_or_removed(recorded: type[Recorded]) -> None:
     collector, policy = collector_of(CartPoleTensorEnv, records=True), Shifted()
     assert actions_of(collector, policy) == [[0] * N_ENVS] * N_STEPS

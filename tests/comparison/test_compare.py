@@ -65,6 +65,7 @@ NORMALIZED = partial(ObservationNormalizationWrapper, exclude=["inventory"])
 SCALED = partial(ReturnNormalizationRewardWrapper, gamma=0.99)
 
 
+@pytest.mark.slow
 def test_other_wrappers_use_the_statistics_of_the_run() -> None:
     (whole,) = make_entries([RUN], [], "best", {}, trust=False)
     entries = make_entries([RUN, "random"], [], "best", {"wrappers": [LIMITED, NORMALIZED]}, trust=False)

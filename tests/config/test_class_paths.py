@@ -58,6 +58,7 @@ def test_a_path_alone_gets_the_arguments_of_later_options(later: list[str], expe
     assert size("--config", "data.yaml", *later) == expected
 
 
+@pytest.mark.slow
 def test_a_path_alone_gets_the_arguments_of_a_derived_file_and_of_a_run() -> None:
     Path("base.yaml").write_text(f"base: ppo_cartpole\ndata: {{init_args: {{env: {PATH}}}}}\n", encoding="utf-8")
     Path("derived.yaml").write_text(

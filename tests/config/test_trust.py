@@ -196,6 +196,7 @@ def test_a_run_that_names_other_code_is_refused_before_any_of_it_is_imported(
     assert "intruder" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_class_that_a_run_names_without_its_module_is_refused_too(
     received: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,6 +285,7 @@ def test_nothing_is_imported_from_the_current_folder_unless_the_user_names_it(re
     assert sys.path == [*before, str(received)]
 
 
+@pytest.mark.slow
 def test_a_run_of_known_classes_needs_no_trust(received: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "run"]) == 0
     assert maze_pl.load_env("run").reset(seed=0)[0]["observation"].shape == (4,)

@@ -210,6 +210,7 @@ def test_what_a_killed_worker_was_playing_is_played_again_with_the_same_result(t
     data.teardown("fit")
 
 
+@pytest.mark.slow
 def test_an_episode_that_hung_is_played_again_with_the_same_result(tmp_path: Path) -> None:
     options: Any = {"n_rollouts_per_update": 6, "deterministic": False}
     expected = content(collect(make_data(partial(Stuck, str(tmp_path)), **options)))

@@ -229,6 +229,7 @@ def test_bounds_have_the_probability_that_a_beta_distribution_is_rounded_to_them
     torch.testing.assert_close(found[inside], distribution.log_prob(action)[inside])
 
 
+@pytest.mark.slow
 def test_samples_of_a_beta_distribution_end_on_a_bound_as_often_as_its_probability_says() -> None:
     logits = torch.tensor([-30.0, 60.0]).expand(1_000_000, -1)
     distribution = BetaProbabilityDistribution(logits, spaces.Box(100.0, 101.0, (1,)))

@@ -172,6 +172,7 @@ def test_returns_that_differ_by_rounding_are_learned_like_others() -> None:
     assert value_of(records, 1.0) == pytest.approx(mean_return(records, 1.0), rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_that_other_starts_could_have_been_recorded() -> None:
     """The reward of the only act is the start, normally distributed: the mean of 64 starts has a deviation of 1/8."""
     starts = np.random.default_rng(0).normal(size=64).tolist()

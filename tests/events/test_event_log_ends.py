@@ -45,6 +45,7 @@ def names_in(folder: Path, format: str) -> str:
     return "".join(frame["lorry"])
 
 
+@pytest.mark.slow
 @FORMATS
 def test_rows_after_a_checkpoint_are_removed_and_others_follow(run_dir: Path, format: Any) -> None:
     log("logs", format, "a")

@@ -124,6 +124,7 @@ def test_without_a_run_directory_a_run_that_begins_is_another_one(
     assert sorted(ids_of(tmp_path).values()) == [[1.0], [2.0, 3.0]]
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_continues_from_the_record_in_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_learning_rate_given_on_resuming_wins(kit: SimpleNamespace, tmp_path: Pa
     assert second.epoch_statistics["train"]["ActorCriticEvents/learning_rate"] == pytest.approx(7e-3)
 
 
+@pytest.mark.slow
 def test_other_number_of_ranks_is_said(kit: SimpleNamespace, tmp_path: Path) -> None:
     module = PPO(actor_critic=kit.make_actor_critic(), batch_size=20)
     kit.fit(module).save_checkpoint(tmp_path / "x.ckpt")

@@ -119,6 +119,7 @@ def test_divergence_is_recorded(kit: SimpleNamespace) -> None:
     assert module.epoch_statistics["train"]["ActorCriticEvents/policy_kl/substep_0"] > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [A2C, PPO])
 def test_advantage_normalisation_changes_the_policy_loss(kit: SimpleNamespace, algorithm: Any) -> None:
     losses = {}

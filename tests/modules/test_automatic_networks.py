@@ -62,6 +62,7 @@ def test_an_algorithm_of_the_users_own_declares_critic_and_distributions() -> No
     assert "SquashedGaussian" in str(module.chosen_networks)
 
 
+@pytest.mark.slow
 def test_networks_are_rebuilt_from_the_checkpoint_without_any_option(kit: SimpleNamespace, tmp_path: Path) -> None:
     module = A2C(gamma=0.5, spec=kit.flat_spec)
     trainer = kit.fit(module)

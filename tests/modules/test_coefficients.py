@@ -123,6 +123,7 @@ def test_traced_updates_follow_schedules_without_being_traced_again(kit: SimpleN
     assert n_made == [1, 0, 1]
 
 
+@pytest.mark.slow
 def test_v_trace_follows_schedules_of_its_thresholds_traced_or_not(kit: SimpleNamespace) -> None:
     falling = {"vtrace_clip_rho_threshold": Linear(1.0, 0.01), "vtrace_clip_pg_rho_threshold": Linear(1.0, 0.01)}
     results = []
@@ -135,6 +136,7 @@ def test_v_trace_follows_schedules_of_its_thresholds_traced_or_not(kit: SimpleNa
     assert not torch.allclose(results[0], results[2], rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_lr_schedule_is_the_linear_schedule_of_the_learning_rate(kit: SimpleNamespace) -> None:
     results = []
     for options in ({"lr": 0.01, "lr_schedule": "linear"}, {"lr": Linear(0.01, 0.0)}):

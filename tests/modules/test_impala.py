@@ -275,6 +275,7 @@ def test_rows_have_the_clipped_rewards_of_their_acts_and_agents_their_own() -> N
         assert torch.equal(found.segments[key].actor_reward, part.actor_reward.clamp(-1, 1))
 
 
+@pytest.mark.slow
 def test_learning_sees_clipped_rewards_and_logs_the_environments_own(kit: SimpleNamespace) -> None:
     results = []
     for how, factor in (("abs_one", 1000.0), ("none", 1.0)):

@@ -80,6 +80,7 @@ def test_an_environment_at_fault_is_named_where_losses_fail_first(monkeypatch: p
         fit(Broken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
 def test_batches_in_another_precision_keep_their_episodes_on_the_device(
     precision: str, monkeypatch: pytest.MonkeyPatch

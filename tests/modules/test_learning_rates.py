@@ -151,6 +151,7 @@ def test_a_rate_of_0_by_a_callback_stops_learning(kit: SimpleNamespace) -> None:
     assert all(torch.equal(*pair) for pair in zip(module.networks.parameters(), before, strict=True))
 
 
+@pytest.mark.slow
 def test_the_policy_rests_during_the_burn_in_and_has_the_rate_of_the_callback_afterwards(kit: SimpleNamespace) -> None:
     made, _ = steps_with(kit, [Setting("on_train_start", set_rate)], critic_burn_in_epochs=1)
     n_batches = N_EPOCHS * N_BATCHES
@@ -254,6 +255,7 @@ def test_options_of_a_resumed_run_replace_what_callbacks_have_set(kit: SimpleNam
     assert settings(resumed) == [(FIRST, 0.1, (0.9, 0.999)), (OTHER, 0.1, (0.5, 0.6))]
 
 
+@pytest.mark.slow
 def test_a_schedule_of_a_resumed_run_replaces_the_rate_of_a_callback(kit: SimpleNamespace, tmp_path: Path) -> None:
     path = tmp_path / "one.ckpt"
     steps_with(kit, [Setting("on_train_start", of_critic)], epochs=1, path=path)
@@ -261,6 +263,7 @@ def test_a_schedule_of_a_resumed_run_replaces_the_rate_of_a_callback(kit: Simple
     assert made == [[FIRST, FIRST]] * N_BATCHES
 
 
+@pytest.mark.slow
 def test_a_callback_of_a_resumed_run_sets_options_when_training_starts(kit: SimpleNamespace, tmp_path: Path) -> None:
     path = tmp_path / "one.ckpt"
     steps_with(kit, [], epochs=1, path=path)
@@ -269,6 +272,7 @@ def test_a_callback_of_a_resumed_run_sets_options_when_training_starts(kit: Simp
     assert settings(resumed)[1] == (OTHER, 0.5, (0.5, 0.6))
 
 
+@pytest.mark.slow
 def test_checkpoints_of_earlier_versions_have_the_settings_of_the_configuration(
     kit: SimpleNamespace, tmp_path: Path
 ) -> None:
@@ -282,6 +286,7 @@ def test_checkpoints_of_earlier_versions_have_the_settings_of_the_configuration(
     assert settings(resumed) == [(0.02, 0, (0.9, 0.999))] * 2
 
 
+@pytest.mark.slow
 def test_what_a_callback_has_set_is_saved_after_an_evaluation(kit: SimpleNamespace, tmp_path: Path) -> None:
     _, module = steps_with(kit, [Setting("on_train_start", of_critic)], epochs=1)
     trainer = module.trainer

@@ -139,6 +139,7 @@ def test_constants_that_move_between_choices_change_nothing(kind):
     torch.testing.assert_close(found[0], found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "space", [spaces.Discrete(4), spaces.MultiDiscrete([2, 2]), spaces.MultiDiscrete([2] * 6), spaces.MultiBinary(3)]
 )

@@ -93,6 +93,7 @@ def test_an_experiment_changes_only_what_differs(capsys: pytest.CaptureFixture[s
     assert experiment == same != base
 
 
+@pytest.mark.slow
 def test_another_class_keeps_the_arguments_that_it_has_and_says_which_it_drops(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -45,6 +45,7 @@ def dqn(max_epochs: int) -> RunContext:
     return RunContext(algorithm="dqn", overrides=overrides, run_dir="here", silent=True)
 
 
+@pytest.mark.slow
 def test_a_corrected_run_may_use_the_directory_of_one_that_has_trained_nothing() -> None:
     message = "DQN's default epsilon falls over a tenth of the run, whose length is unknown: set trainer.max_epochs"
     with pytest.raises(ValueError, match=f"{message}, or model.epsilon to a number"):

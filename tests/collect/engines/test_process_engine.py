@@ -238,6 +238,7 @@ def test_a_policy_that_cannot_be_made_in_a_worker_is_an_error(policy: Unreadable
         engine.get(timeout=60)
 
 
+@pytest.mark.slow
 def test_workers_see_only_whole_weights_while_others_are_published(engine: ProcessEngine) -> None:
     policy = nn.ParameterDict({name: nn.Parameter(torch.zeros(300_000)) for name in "ab"})
     engine.start(Player, policy)

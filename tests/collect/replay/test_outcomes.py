@@ -75,6 +75,7 @@ def check_script(script: Script, n_rollout_steps: int, gamma: float, lost_in: in
         transitions.load_state_dict(reloaded(state_of_earlier_versions(expected) if is_old else state))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(script=scripts(), n_rollout_steps=st.integers(1, 5), gamma=st.floats(0.5, 1.0), lost_in=st.integers(-1, 3))
 def test_scripts_of_any_actors_give_the_transitions_of_the_slow_form(

@@ -270,6 +270,7 @@ def test_a_sum_tree_by_hand() -> None:
     assert tree.total == 2.75 and tree.find(np.array([2.1, 2.3])).tolist() == [1, 2]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), capacity=st.integers(1, 40))
 def test_a_sum_tree_finds_what_adding_up_finds(data: st.DataObject, capacity: int) -> None:

@@ -133,6 +133,7 @@ def test_many_runs_cut_into_rollouts_give_the_transitions_of_playing_act_by_act(
     check_transitions(script, n_rollout_steps, gamma)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(script=scripts(), gamma=st.floats(0.5, 1.0))
 def test_recorded_episodes_give_the_transitions_of_playing_act_by_act(script: Script, gamma: float) -> None:

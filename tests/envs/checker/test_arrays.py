@@ -74,6 +74,7 @@ def test_two_forms_are_compared_in_arrays(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("equal: 10")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["StepsAll", "RewardOfFirst"])
 def test_an_environment_in_arrays_is_compared_with_single_ones(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--env", f"{__name__}.{name}", "--n_steps", "200"]) == 1

@@ -89,6 +89,7 @@ def test_group_files_describe_the_documented_instances(
     assert env.observation_space.contains(observation)
 
 
+@pytest.mark.slow
 def test_the_reward_aggregator_is_exchanged(capsys: pytest.CaptureFixture[str]) -> None:
     option = "--data.env.core_env.reward_aggregator"
     usage = node(f"{CUTTING_2D}.RawPieceUsageRewardAggregator", reward_scale=0.1)

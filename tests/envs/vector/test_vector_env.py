@@ -99,6 +99,7 @@ class Failing(GymMazeEnv):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_an_exception_in_a_worker_is_told_with_its_environments_and_leaves_no_process() -> None:
     vector = SubprocVectorEnv([partial(make_gym_maze_env, "CartPole-v1"), Failing], n_workers=2)
     with pytest.raises(RuntimeError, match=r"(?s)environments 1 to 1 failed: .*the simulation broke"):

@@ -241,6 +241,7 @@ def test_a_damaged_instance_is_either_an_instance_or_one_message(
         assert np.isfinite(instance.distances).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(place=st.integers(0, 40), length=st.integers(0, 6), inserted=st.text(max_size=4))
 def test_a_damaged_solution_is_either_a_solution_or_one_message(place: int, length: int, inserted: str) -> None:

@@ -252,6 +252,7 @@ def test_a_rule_that_gives_no_action_is_named(action: dict[str, Any], came: str)
         env.step(env.action_space.sample())
 
 
+@pytest.mark.slow
 def test_sub_steps_are_corrected_with_the_same_scale() -> None:
     env = ResidualActionWrapper(make_vector_heap_env(), {"amount": 0.5}, Leaning)
     assert all(list(space) == ["amount_correction"] for space in env.action_spaces_dict.values())

@@ -286,6 +286,7 @@ def walk_and_draw(writer: GifFiles, *episodes: list[int]) -> None:
     env.close()
 
 
+@pytest.mark.slow
 def test_further_episodes_with_the_same_id_have_other_gifs(tmp_path: Path) -> None:
     walk_and_draw(GifFiles(str(tmp_path)), [0, 1], [1, 0, 0])
     assert places_in(tmp_path) == {"": 3, "-2": 4}

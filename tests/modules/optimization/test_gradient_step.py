@@ -55,6 +55,7 @@ def test_callbacks_and_optimiser_hooks_see_every_step_and_change_nothing(kit: Si
     assert torch.equal(flat(alone), flat(hooked))
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_saved_may_return_a_loss_besides_its_steps(kit: SimpleNamespace, tmp_path: Path) -> None:
     class Reporting(PPO):
         def training_step(self, rollout: Rollout, batch_idx: int) -> Any:

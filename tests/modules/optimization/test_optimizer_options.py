@@ -164,6 +164,7 @@ def test_a_pattern_has_its_own_options_and_burn_in_holds_for_it() -> None:
     assert not torch.equal(flat(burnt), flat(make()))
 
 
+@pytest.mark.slow
 def test_groups_change_only_what_they_name() -> None:
     plain, grouped = trained(), trained(optimizer_groups={"critic.*": ParameterGroup(lr=0.01)})
     assert torch.equal(flat(plain), flat(grouped))
@@ -280,6 +281,7 @@ def test_a_resumed_run_has_the_options_of_its_own_configuration(tmp_path: Path) 
     assert [(group["lr"], group["weight_decay"]) for group in trainer.optimizers[0].param_groups] == [(0.02, 0.7)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_earlier", [False, True], ids=["this version", "earlier version"])
 def test_a_run_is_resumed_without_its_entries_of_optimizer_groups(tmp_path: Path, is_earlier: bool) -> None:
     path = tmp_path / "one.ckpt"

@@ -292,6 +292,7 @@ def reading(name: str, algorithm: Any = PPO) -> Any:
     return Reading
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["global_step", "current_epoch"])
 def test_counters_of_training_are_followed(kit: SimpleNamespace, name: str) -> None:
     same(kit, reading(name), epochs=2)

@@ -167,6 +167,7 @@ class Host(A2C):
         return super().loss(minibatch)
 
 
+@pytest.mark.slow
 def test_a_tensor_of_the_host_keeps_only_its_loss_from_being_traced(
     kit: SimpleNamespace, with_graphs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
