@@ -274,9 +274,10 @@ def _dense(weight: Tensor, bias: Tensor | None = None) -> Operation:
     weight_view, bias_view = weight.detach(), None if bias is None else bias.detach()
     matrix = weight_view.numpy().T
     vector = 0.0 if bias_view is None else bias_view.numpy()
+    most_inputs = _LARGEST_PRODUCT // len(weight_view)
 
     def dense(x: Array) -> Any:
-        if x.size * len(weight_view) > _LARGEST_PRODUCT:
+        if x.size > most_inputs:
             rows = torch.from_numpy(np.require(x, requirements=["C", "W"]))  # torch needs arrays that it may write to
             return functional.linear(rows, weight_view, bias_view).numpy()
         result = x.dot(matrix)
