@@ -55,9 +55,9 @@ def kind_of(space: spaces.Space[Any]) -> Kind:
         return "vector"
     if len(shape) in (3, 4):
         return "image"
-    if len(shape) == 2:
-        is_grey = _is_bytes(space) and min(shape) >= _LEAST_GREY_IMAGE
-        return "image" if is_grey else "set"
+    if len(shape) == 2 and _is_bytes(space) and min(shape) >= _LEAST_GREY_IMAGE:
+        return "image"
+    # Tables as well: a set of rows would hide which row is which, and an action may name one.
     return "scaled" if _has_scale(space) else "vector"
 
 

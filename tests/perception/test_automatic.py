@@ -33,8 +33,9 @@ KINDS: dict[str, tuple[spaces.Space[Any], str]] = {
     "small_integers": (spaces.Box(-128, 127, (3,), np.int8), "scaled"),
     "integers_without_bounds": (spaces.Box(-(2**63), 2**63 - 1, (3,), np.int64), "vector"),
     "integers_without_bound_above": (spaces.Box(0, 2**31 - 1, (3,), np.int32), "vector"),
-    "matrix": (spaces.Box(-1.0, 1.0, (5, 3)), "set"),
-    "matrix_of_bytes": (spaces.Box(shape=(5, 20), **BYTES), "set"),
+    "table": (spaces.Box(-1.0, 1.0, (5, 3)), "vector"),
+    "table_of_integers": (spaces.Box(-2, 9, (5, 3), np.int64), "scaled"),
+    "table_of_bytes": (spaces.Box(shape=(5, 20), **BYTES), "scaled"),
     "grey_image": (spaces.Box(shape=(20, 16), **BYTES), "image"),
     "image": (spaces.Box(shape=(7, 7, 3), **BYTES), "image"),
     "image_of_floats": (spaces.Box(0.0, 1.0, (3, 64, 64)), "image"),
@@ -90,11 +91,13 @@ def test_booleans_are_scaled_if_the_user_says_so() -> None:
     assert torch.equal(block({"x": torch.tensor([True, False])})["y"], torch.tensor([1.0, 0.0]))
 
 
-def test_columns_of_integer_matrices_are_scaled_by_their_bounds() -> None:
+def test_integer_tables_are_scaled_by_their_bounds() -> None:
     high = np.array([[5, 9], [4, 9]])
-    choice = choose("x", spaces.Box(np.zeros_like(high), high, dtype=np.int64))
-    assert (params(choice)["low"], params(choice)["high"]) == (0, [5, 9])
-    assert "low" not in params(choose("x", spaces.Box(0.0, 1.0, (2, 2))))
+    table = spaces.Box(np.zeros_like(high), high, dtype=np.int64)
+    assert params(choose("x", table)) == {"low": 0, "high": [5, 9, 4, 9]}
+    of_set = params(choose("x", table, "set"))
+    assert (of_set["low"], of_set["high"]) == (0, [5, 9])
+    assert "low" not in params(choose("x", spaces.Box(0.0, 1.0, (2, 2)), "set"))
 
 
 def test_bytes_of_images_need_no_bounds_and_other_integers_do() -> None:

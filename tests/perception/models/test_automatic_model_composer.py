@@ -159,9 +159,19 @@ def test_layouts_of_images_are_equivalent() -> None:
     assert outputs[0].abs().min() > 0
 
 
-def test_rows_of_a_matrix_are_a_set() -> None:
+def test_a_policy_tells_the_rows_of_a_table_apart() -> None:
+    spec = Spec({0: step(4, jobs=spaces.Box(-1.0, 1.0, (4, 2)))})
+    policy = AutomaticModelComposer().compose(spec).policy
+    rows = torch.rand(1, 4, 2)
+    logits, reversed_logits = (
+        policy.distribution(0, {"jobs": each}).distributions["action"].logits for each in (rows, rows.flip(1))
+    )
+    assert not torch.allclose(logits, reversed_logits)
+
+
+def test_rows_of_a_set_have_no_order() -> None:
     spec = Spec({0: step(pieces=spaces.Box(-1.0, 1.0, (4, 2)))})
-    critic = AutomaticModelComposer().compose(spec, StateCritic).critic
+    critic = AutomaticModelComposer(kinds={"pieces": "set"}).compose(spec, StateCritic).critic
     assert isinstance(critic, StateCritic)
     rows = torch.rand(1, 4, 2)
     torch.testing.assert_close(critic.value(0, {"pieces": rows}), critic.value(0, {"pieces": rows.flip(1)}))
