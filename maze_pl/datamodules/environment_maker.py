@@ -20,7 +20,10 @@ from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stac
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.envs.wrappers.observation_normalization_wrapper import ObservationNormalizationWrapper
+from maze_pl.envs.wrappers.observation_normalization_wrapper import (
+    ObservationNormalizationWrapper,
+    configured_statistics_of,
+)
 from maze_pl.system.time_limit import time_limit_to_make
 
 Env = gymnasium.Env[Any, Any] | ArrayEnv
@@ -189,7 +192,7 @@ class EnvironmentMaker:
             spec = Spec.of(env, self._max_agents)
             is_array = isinstance(made[0], ArrayEnv)
             with_statistics = tuple(name for name, wrapper in stack.items() if _has_statistics(wrapper))
-            configured = {name: found for name, wrapper in stack.items() if (found := _configured(wrapper))}
+            configured = configured_statistics_of(stack)
             return Description(spec, wrappers, kpi_names, is_array, configured, log_folders, with_statistics)
 
     @property
@@ -336,12 +339,3 @@ def _has_statistics(wrapper: Wrapper) -> bool:
     if is_shared and any(definer is not Wrapper for definer in definers):
         return True  # there may be nothing to share yet
     return bool(wrapper.shared_state())
-
-
-def _configured(wrapper: Wrapper) -> dict[str, Any]:
-    """Return the statistics that the options of a normalisation state, by observation; empty for other wrappers."""
-    if not issubclass(type(wrapper), ObservationNormalizationWrapper):
-        return {}
-    known = cast(ObservationNormalizationWrapper, wrapper).get_normalization_statistics()
-    shared = wrapper.shared_state()  # of a new environment: those that are not configured
-    return {name: statistics for name, statistics in known.items() if name not in shared}

@@ -22,6 +22,7 @@ from maze_pl.deployment.stack_steps import PartResult, StackSteps
 from maze_pl.deployment.state_readers import state_reader
 from maze_pl.envs.structured_env import Observation
 from maze_pl.events.attribute_values import copied
+from maze_pl.runs.closed_on_error import closed_on_error
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -100,15 +101,14 @@ class AgentDeployment:
         training_observations: ObservationSample | None = None,
     ) -> None:
         policy, contained = with_bundle(policy, temperature)
-        make = env  # complete if it is that of a run
-        if not isinstance(env, MakeDeployed):
-            make = MakeDeployed(env, wrappers, wrapper_statistics, action_masks, contained)
+        make = MakeDeployed.of(env, wrappers, wrapper_statistics, action_masks, contained)
         self.env = make()
-        self._steps = StackSteps(self.env)
-        spec = spec_of(self.env, max_agents)
-        acting = acting_policy(policy, spec, self.env, search, make, seed)
-        self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env)
-        self._outside = Outside(self.env, reports_events, state_reader(acting, self.env), agent_limits(acting))
+        with closed_on_error(self.env, make.is_given):
+            self._steps = StackSteps(self.env)
+            spec = spec_of(self.env, max_agents)
+            acting = acting_policy(policy, spec, self.env, search, make, seed)
+            self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env)
+            self._outside = Outside(self.env, reports_events, state_reader(acting, self.env), agent_limits(acting))
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
         self._loggers = tuple(loggers)
@@ -144,8 +144,8 @@ class AgentDeployment:
             options: Further arguments of the class.
 
         Raises:
-            ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, or it needs
-                trust.
+            ConfigurationError: There is no checkpoint, it was not written by `maze-pl`, it needs trust,
+                or the wrappers lack a normalisation of the policy's training, or add one.
         """
         return cls(**arguments_of_run(run, trust, policy, env, wrappers, options))
 

@@ -1,35 +1,34 @@
 """Parts of a deployment from instances, configuration, or a run."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import gymnasium
 from torch import nn
 
 from maze_pl.config.factories import Factory
-from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
-from maze_pl.envs.building import load_shared_states, wrapper_stack
+from maze_pl.deployment.trained_wrappers import TrainedWrappers
+from maze_pl.envs.arrays.array_env import ArrayEnv
+from maze_pl.envs.building import adapted, load_shared_states, wrapper_stack
 from maze_pl.envs.contract import describe
-from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.envs.wrappers.observation_normalization_wrapper import ObservationNormalizationWrapper, normalizers_of
+from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
 from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
-from maze_pl.runs.contained_wrappers import MakeWithout, StackWithout
+from maze_pl.runs.closed_on_error import closed_on_error
+from maze_pl.runs.contained_wrappers import MakeWithout, StackWithout, class_path_of
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.policies import make_policy
 from maze_pl.runs.recorders import RECORDERS
 from maze_pl.runs.searching import make_search_policy
-
-if TYPE_CHECKING:
-    from maze_pl.datamodules.environment_maker import Description
 
 _CALLBACK: Final = "TrainingObservations"
 """Callback that keeps the sample, by the name of its state in checkpoints."""
@@ -55,18 +54,23 @@ def arguments_of_run(
     checkpoint = read_checkpoint(run)
     policy, contained = with_bundle(policy, options.get("temperature", 1.0))
     known = load_data(run, trust=trust).rollout_options
-    others = {"wrapper_statistics": wrapper_statistics_in(checkpoint, run), **known, **options}
+    estimated = wrapper_statistics_in(checkpoint, run)
+    others = {"wrapper_statistics": estimated, **known, **options}
     statistics = others.pop("wrapper_statistics")
-    is_trained = policy is None or isinstance(policy, BundlePolicy)
-    must_fit = is_trained and wrappers is not None and known["env"] is not None
+    training = None
+    is_bundle = isinstance(policy, BundlePolicy)
+    if is_bundle or (policy is None and wrappers is not None and known["env"] is not None):
+        names = [role["name"] for role in policy.manifest["wrappers"]] if is_bundle else None
+        listed = known["wrappers"] or ()
+        training = TrainedWrappers.of_run(listed, list(estimated or ()), trust, env is None, names)
     make = MakeDeployed(
         known["env"] if env is None else env,
         known["wrappers"] if wrappers is None else wrappers,
         statistics,
         others.pop("action_masks"),
         contained,
-        are_others=wrappers is not None,
-        training=_description(known) if must_fit else None,
+        drops_statistics=wrappers is not None and "wrapper_statistics" not in options,
+        training=training,
     )
     kept = checkpoint.get("callbacks", {}).get(_CALLBACK)
     if kept is not None and not contained:  # a bundle with wrappers gets observations before them
@@ -75,17 +79,6 @@ def arguments_of_run(
         others.setdefault("training_observations", sample)
     agent = load(run, trust=trust) if policy is None else policy
     return {**others, "policy": agent, "env": make, "wrappers": ()}
-
-
-def _description(options: Mapping[str, Any]) -> "Description":
-    """Describe the environment of training.
-
-    Args:
-        options: `rollout_options` of the run's data.
-    """
-    from maze_pl.datamodules.environment_maker import EnvironmentMaker
-
-    return EnvironmentMaker(**options, check="fast", step_timeout=None, owner="run").description
 
 
 def to_factory(part: Any) -> Any:
@@ -149,8 +142,8 @@ class MakeDeployed:
         wrapper_statistics: Statistics by wrapper; None leaves those that the wrappers have.
         action_masks: Action head -> observation, in addition to the declared masks.
         contained: Names of wrappers that are left out, because the policy contains them.
-        are_others: Whether these are not the wrappers of training, some of which may be missing.
-        training: The environment of training, if its normalisation may not be missing.
+        drops_statistics: Whether statistics of wrappers that the environment lacks are dropped.
+        training: The wrappers of training, if its normalisations may not be missing.
     """
 
     env: Any
@@ -158,79 +151,80 @@ class MakeDeployed:
     wrapper_statistics: Mapping[str, Any] | None
     action_masks: Mapping[str, str] | None
     contained: Sequence[str] = ()
-    are_others: bool = False
-    training: "Description | None" = None
+    drops_statistics: bool = False
+    training: TrainedWrappers | None = None
+
+    @classmethod
+    def of(
+        cls,
+        env: Any,
+        wrappers: Any,
+        wrapper_statistics: Mapping[str, Any] | None,
+        action_masks: Mapping[str, str] | None,
+        contained: Sequence[str],
+    ) -> "MakeDeployed":
+        """Return the maker of a deployment's environment; that of a run is complete, and returned.
+
+        Args:
+            env: As in the class, or what `arguments_of_run` returns.
+            wrappers: As in the class.
+            wrapper_statistics: As in the class.
+            action_masks: As in the class.
+            contained: As in the class.
+        """
+        if isinstance(env, MakeDeployed):
+            return env
+        return cls(env, wrappers, wrapper_statistics, action_masks, contained)
+
+    @property
+    def is_given(self) -> bool:
+        """True if the environment is one of the caller, of which there is only one."""
+        return isinstance(self.env, gymnasium.Env | ArrayEnv)
 
     def __call__(self) -> LogStatsWrapper:
         """Make an environment.
 
         Raises:
-            ConfigurationError: It has only some of the contained wrappers, or lacks a normalisation.
+            ConfigurationError: It has only some of the contained wrappers, lacks a normalisation of the
+                training, or has another one.
             TypeError: Something is neither an environment nor a wrapper.
             ValueError: A wrapper needs statistics, and there are none.
         """
         source = to_factory(self.env)
-        if not isinstance(source, gymnasium.Env) and not callable(source):
+        if not self.is_given and not callable(source):
             expected = "expected an environment, a callable that makes one, or a class_path"
             raise TypeError(f"env is {describe(self.env)}; {expected}")
-        make: Callable[[], Any] = (lambda: source) if isinstance(source, gymnasium.Env) else source
-        wrappers = to_factories(self.wrappers)
-        built = MakeWithout(make, wrappers, self.action_masks, self.contained).build()
-        env = built.env
-        stack = wrapper_stack(env)
-        if self.training is not None:
-            _require_known_statistics(stack, self.training, built)
+        inner: list[str] = []
+
+        def make_base() -> Any:
+            base = adapted(source if self.is_given else source())
+            inner.extend(class_path_of(type(wrapper)) for wrapper in wrappers_of(base))
+            return base
+
+        wrappers, contained = to_factories(self.wrappers), self.contained
+        built = MakeWithout(make_base, wrappers, self.action_masks, contained, self.is_given).build()
+        with closed_on_error(built.env, self.is_given):
+            if self.training is not None:
+                self.training.require(built, inner)
+            self._prepare(built)
+        return built.env
+
+    def _prepare(self, built: StackWithout) -> None:
+        """Load the statistics of the wrappers of an environment, and freeze them."""
+        stack = wrapper_stack(built.env)
         if self.wrapper_statistics is not None:
             statistics = built.statistics_of(self.wrapper_statistics)
-            if self.are_others:
+            if self.drops_statistics:
                 statistics = {name: state for name, state in statistics.items() if name in stack}
             load_shared_states(stack, statistics)
         for wrapper in stack.values():
             wrapper.freeze()
             wrapper.prepare_deployment()
-        for normalizer in normalizers_of(env):
+        for normalizer in normalizers_of(built.env):
             if missing := normalizer.missing_statistics:
                 fault = f"ObservationNormalizationWrapper has no statistics of {missing}"
                 remedy = "take them from a run by AgentDeployment.from_run"
                 raise ValueError(f"{fault}: give wrapper_statistics, or {remedy}")
-        return env
-
-
-def _require_known_statistics(stack: Mapping[str, Wrapper], training: "Description", built: StackWithout) -> None:
-    """Refuse wrappers that lack a normalisation of training, or configure other statistics of it.
-
-    Args:
-        stack: The wrappers by name, before statistics are loaded.
-        training: The environment of training.
-        built: The environment, without the wrappers that a bundle contains.
-
-    Raises:
-        ConfigurationError: They do, so that observations would not mean what they did in training.
-    """
-    from maze_pl.datamodules.taken_statistics import require_known_statistics
-
-    expected = training._replace(
-        wrappers=built.statistics_of(training.wrappers),
-        configured_statistics=built.statistics_of(training.configured_statistics),
-        with_statistics=tuple(built.statistics_of(dict.fromkeys(training.with_statistics))),
-    )
-    configured: dict[str, dict[str, Any]] = {}
-    for name, wrapper in stack.items():
-        if issubclass(type(wrapper), ObservationNormalizationWrapper):
-            normalizer = cast(ObservationNormalizationWrapper, wrapper)
-            estimated = normalizer.shared_state()
-            known = normalizer.get_normalization_statistics()
-            if given := {key: values for key, values in known.items() if key not in estimated}:
-                configured[name] = given
-    found = expected._replace(
-        wrappers={name: type(wrapper) for name, wrapper in stack.items()},
-        configured_statistics=configured,
-        with_statistics=(),  # others than those of training are found when statistics are loaded
-    )
-    try:
-        require_known_statistics("the deployment", expected, found)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
 
 
 def acting_policy(
@@ -254,7 +248,7 @@ def acting_policy(
         acting = copy.deepcopy(acting).eval()
     if search is None:
         return acting
-    if isinstance(make.env, gymnasium.Env):
+    if make.is_given:
         raise ValueError("search needs further environments: give env as a callable or its configuration")
 
     def make_copied() -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,8 @@ from maze_pl.envs.building import (
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.action_masks_wrapper import ActionMasksWrapper, require_used, with_action_masks
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.events.trial_registrations import trial_registrations
-from maze_pl.runs.recorders import class_made_by
+from maze_pl.events.pubsub import Pubsub
+from maze_pl.runs.closed_on_error import closed_on_error
 
 
 @dataclass(frozen=True)
@@ -56,21 +57,23 @@ class MakeWithout:
     """Makes an environment with its wrappers, except for those that a bundle contains.
 
     Wrappers of the list that are around these are made again around the environment without them, so
-    that they read its spaces. Their first instances are dropped, and not closed, as that would close the
-    environment. This begins at the first contained wrapper, or at a function before it, which does not
-    tell what it makes. Wrappers around contained ones in `env` itself are copied.
+    that they read its spaces. Their first instances are dropped, and not closed, as that would close
+    the environment. Wrappers that `env` itself, or a single entry of the list, puts around contained
+    ones are copied, with what they have read.
 
     Attributes:
         env: Makes the environment, or returns one; its own stack is not changed.
         wrappers: As for `make_wrapped`.
         action_masks: As for `make_wrapped`.
         removed: Names of the wrappers that are left out, as in `wrapper_stack`.
+        is_given: Whether `env` returns one of the caller, which stays open if it is refused.
     """
 
     env: Callable[[], Any]
     wrappers: Sequence[Callable[..., Any]] = ()
     action_masks: Mapping[str, str] | None = None
     removed: Sequence[str] = ()
+    is_given: bool = False
 
     def __call__(self) -> LogStatsWrapper:
         """Make an environment; see `build`."""
@@ -83,21 +86,40 @@ class MakeWithout:
             ConfigurationError: It has only some of them, or another number of wrappers of their classes;
                 or a function in the list makes other wrappers without them.
         """
-        if not self.removed:
-            return StackWithout(make_wrapped(self.env, self.wrappers, self.action_masks), {}, ())
-        masks = self.action_masks or {}
         base: Any = adapted(self.env())
-        n_inside = _n_inside(base, self.wrappers, self.removed)
-        inside, _ = _built(base, self.wrappers[:n_inside], masks)
-        around = self.wrappers[n_inside:]
-        with trial_registrations(base.pubsub):
-            complete, layers = _built(inside, around, masks)
+        with closed_on_error(base, self.is_given):
+            if not self.removed:
+                complete = make_wrapped(lambda: base, self.wrappers, self.action_masks)
+                return StackWithout(complete, {}, ())
+            return self._build_around(base)
+
+    def _build_around(self, base: Any) -> StackWithout:
+        """Put the wrappers around an environment, first all of them, then those that remain."""
+        masks = self.action_masks or {}
+        classes = {class_of(name) for name in self.removed}
+        inside: Any = with_action_masks(base, masks)
+        complete = inside
+        is_inside = not _has_any(wrappers_of(base), classes)
+        around: list[tuple[Callable[..., Any], list[Wrapper]]] = []
+        with ExitStack() as trial:
+            _forget_newer_at_end(trial, base.pubsub)
+            for wrapper in self.wrappers:
+                wrapped = with_wrapper(complete, wrapper, masks)
+                layers = _layers(wrapped, complete)
+                complete = wrapped
+                is_inside = is_inside and not _has_any(layers, classes)
+                if is_inside:
+                    inside = complete
+                    trial.pop_all()
+                    _forget_newer_at_end(trial, base.pubsub)
+                else:
+                    around.append((wrapper, layers))
             require_used(complete, masks)
         stack = wrapper_stack(complete)
         _require_all_or_none(stack, self.removed)
         removed = [stack[name] for name in self.removed if name in stack]
         built: Any = with_action_masks(_without(inside, removed), masks)
-        for wrapper, complete_layers in zip(around, layers, strict=True):
+        for wrapper, complete_layers in around:
             are_removed = [_is_among(layer, removed) for layer in complete_layers]
             if not are_removed or not all(are_removed):
                 wrapped = with_wrapper(built, wrapper, masks)
@@ -107,34 +129,27 @@ class MakeWithout:
         return StackWithout(env, _new_names(stack, env, removed), self.removed)
 
 
-def _n_inside(base: Any, wrappers: Sequence[Callable[..., Any]], removed: Sequence[str]) -> int:
-    """Return the number of wrappers of a list that are certainly inside of all that are removed."""
-    classes = {class_of(name) for name in removed}
-    if any(_path(type(layer)) in classes for layer in wrappers_of(base)):
-        return 0
-    for place, wrapper in enumerate(wrappers):
-        kind = class_made_by(wrapper)
-        if kind is None or _path(kind) in classes:
-            return place
-    return len(wrappers)
+def _has_any(layers: Iterable[Wrapper], paths: Collection[str]) -> bool:
+    """True if a wrapper is of one of some classes, given by their paths."""
+    return any(class_path_of(type(layer)) in paths for layer in layers)
 
 
-def _path(kind: type) -> str:
+def class_path_of(kind: type) -> str:
     """Return a class path, as in the names of `wrapper_stack`."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _built(
-    base: Any, wrappers: Sequence[Callable[..., Any]], masks: Mapping[str, str]
-) -> tuple[Any, list[list[Wrapper]]]:
-    """Build a complete stack; return it with the `_layers` that each wrapper of the list has made."""
-    built = with_action_masks(base, masks)
-    layers: list[list[Wrapper]] = []
-    for wrapper in wrappers:
-        inside = built
-        built = with_wrapper(inside, wrapper, masks)
-        layers.append(_layers(built, inside))
-    return built, layers
+def _forget_newer_at_end(trial: ExitStack, pubsub: Pubsub) -> None:
+    """Have readers and subscribers that are registered from now on removed at the end of a trial."""
+    trial.callback(_forget_newer, pubsub, pubsub.readers, len(pubsub.subscribers))
+
+
+def _forget_newer(pubsub: Pubsub, readers: Collection[int], n_subscribers: int) -> None:
+    """Remove all readers but some, and all subscribers but the first ones."""
+    for reader in pubsub.readers.difference(readers):
+        pubsub.remove_reader(reader)
+    for subscriber in pubsub.subscribers[n_subscribers:]:
+        pubsub.remove_subscriber(subscriber)
 
 
 def _layers(env: Any, inside: Any) -> list[Wrapper]:
@@ -161,13 +176,12 @@ def _counterparts(
     Raises:
         ConfigurationError: The classes differ, so that places mean nothing.
     """
-    if not any(are_removed):
-        return []
-    before = [type(layer).__name__ for layer in complete_layers]
-    after = [type(layer).__name__ for layer in layers]
+    before = [class_path_of(type(layer)) for layer in complete_layers]
+    after = [class_path_of(type(layer)) for layer in layers]
     if after != before:
         fault = f"a function in the list of wrappers made {before}, and {after} without those that"
-        raise ConfigurationError(f"{fault} the bundle contains: make each wrapper by a separate function")
+        remedy = "make each wrapper by a separate function, whatever is inside of it"
+        raise ConfigurationError(f"{fault} the bundle contains: {remedy}")
     return [layer for layer, is_removed in zip(layers, are_removed, strict=True) if is_removed]
 
 

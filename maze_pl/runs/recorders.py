@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from maze_pl.config.factories import Factory
 from maze_pl.core.class_path import import_object
+from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.event_logs_wrapper import EventLogsWrapper
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
 
@@ -34,12 +35,13 @@ def class_made_by(wrapper: Any) -> type | None:
     """Return the class whose instances a callable makes; None for a function, which does not tell.
 
     Args:
-        wrapper: A class, its class method, a factory from a configuration, a partial call of one of these,
-            or a function.
+        wrapper: A class, its class method `wrap`, a factory from a configuration, a partial call of one
+            of these, or a function, as which any other class method counts.
     """
     while isinstance(wrapper, partial):
         wrapper = wrapper.func
     if isinstance(wrapper, Factory):
         wrapper = import_object(wrapper.class_path)
-    made = getattr(wrapper, "__self__", wrapper)  # of the class method `wrap`
-    return made if isinstance(made, type) else None
+    if getattr(wrapper, "__func__", None) is vars(Wrapper)["wrap"].__func__:
+        wrapper = wrapper.__self__
+    return wrapper if isinstance(wrapper, type) else None

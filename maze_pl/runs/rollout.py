@@ -251,7 +251,7 @@ def rollout(
     bundle = bundle_policy(policy, temperature)
     removed = [] if bundle is None else bundle.included
     make_env: Any = partial(_same, env) if is_single else env
-    factory: Any = MakeWithout(make_env, wrappers or (), action_masks, removed)
+    factory: Any = MakeWithout(make_env, wrappers or (), action_masks, removed, is_given=is_single)
     with time_limit_to_make(step_timeout):
         built = factory.build()
     sample = built.env

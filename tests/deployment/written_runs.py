@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,11 +11,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.collect.state_tensors import to_tensors
-from maze_pl.config.factories import Factory
 from maze_pl.core.checkpoint import WRAPPER_STATISTICS, add_to_checkpoint
 from maze_pl.core.spec import Spec
-from maze_pl.envs import ObservationWrapper
+from maze_pl.deployment.assembling import to_factories, to_factory
+from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.building import make_wrapped
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.modules import PPO
 from tests.deployment.replaying import estimated
 
@@ -29,7 +30,48 @@ class Passing(ObservationWrapper):
         return observation
 
 
+def normalizing(env: Any) -> ObservationWrapper:
+    """A function, which does not tell what it makes."""
+    return ObservationNormalizationWrapper(env, default_statistics={"mean": 0.0, "std": 3.0})
+
+
+def normalized_pole() -> ObservationWrapper:
+    """An environment that has a normalisation itself."""
+    return normalizing(GymMazeEnv("CartPole-v1"))
+
+
+class Holding(Wrapper):
+    """A custom wrapper that holds something which exists once, such as a port."""
+
+    made: ClassVar[list[Any]] = []
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.made.append(self)
+
+
+class Simulation(GymMazeEnv):
+    """An environment that holds something which exists once."""
+
+    is_open: ClassVar[list[bool]] = []
+    """Whether each environment is open, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        super().__init__("CartPole-v1")
+        self.place = len(self.is_open)
+        self.is_open.append(True)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.is_open[self.place] = False
+        super().close()
+
+
 PASSING = {"class_path": f"{__name__}.Passing"}
+NORMALIZING = f"{__name__}.normalizing"
+NORMALIZED_POLE = f"{__name__}.normalized_pole"
+HOLDING = {"class_path": f"{__name__}.Holding"}
+SIMULATION = {"class_path": f"{__name__}.Simulation"}
 
 
 def configured(name: str, **arguments: Any) -> dict[str, Any]:
@@ -37,16 +79,16 @@ def configured(name: str, **arguments: Any) -> dict[str, Any]:
     return {"class_path": f"maze_pl.envs.wrappers.{name}", "init_args": arguments}
 
 
-def write_run(folder: Path, wrappers: list[dict[str, Any]]) -> Path:
+def write_run(folder: Path, wrappers: list[dict[str, Any] | str], env: dict[str, Any] | str = CART_POLE) -> Path:
     """Write the checkpoint of a run with these wrappers, and return its file."""
-    make_env, factories = Factory.of(CART_POLE), [Factory.of(wrapper) for wrapper in wrappers]
+    make_env, factories = to_factory(env), to_factories(wrappers)
     spec = Spec.of(make_wrapped(make_env, factories))
     torch.manual_seed(0)
     module = PPO(spec=spec)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     statistics = to_tensors(estimated(make_env, factories))
-    data = {"env": CART_POLE, "wrappers": wrappers, "evaluators": {}}
+    data = {"env": env, "wrappers": wrappers, "evaluators": {}}
     content = {"state_dict": module.state_dict(), "RolloutDataModule": {WRAPPER_STATISTICS: statistics}}
     config: Any = {
         "model": {"class_path": "maze_pl.modules.PPO"},

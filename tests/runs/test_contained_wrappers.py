@@ -129,13 +129,61 @@ def test_a_function_that_makes_other_wrappers_without_the_contained_ones_is_refu
     make = MakeWithout(
         PENDULUM, [DISCRETE, SpacesRecordingWrapper, conditional], removed=names_of(DISCRETE, NORMALIZED)
     )
-    message = r"made \['Custom', 'ObservationNorm.*'\], and \['ObservationNorm.*'\] without those that the bundle"
+    message = r"made \[.*\.Custom', '.*Normal.*'\], and \['.*Normal.*'\] without those that the bundle"
     with pytest.raises(ConfigurationError, match=message):
         make()
 
 
-@pytest.mark.parametrize("is_class", [True, False])
-def test_wrappers_inside_of_all_contained_ones_are_made_once(is_class: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        (Custom, None),
+        (None, Custom),
+        (Custom, type("Custom", (Wrapper,), {"__module__": "elsewhere"})),
+    ],
+)
+def test_a_function_that_makes_other_wrappers_than_around_contained_ones_is_refused(kind: Any, other: Any) -> None:
+    def conditional(env: Any) -> Any:
+        is_normalized = any(type(layer) is ObservationNormalizationWrapper for layer in wrappers_of(env))
+        made = kind if is_normalized else other
+        return env if made is None else made(env)
+
+    make = MakeWithout(PENDULUM, [NORMALIZED, conditional], removed=names_of(NORMALIZED))
+    with pytest.raises(ConfigurationError, match=r"make each wrapper by a separate function, whatever is inside of it"):
+        make()
+
+
+class Reading(Wrapper):
+    """Keeps the shape of the observation around which it was made."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.shape = env.observation_space["observation"].shape
+
+
+class Holder(Wrapper):
+    """A class whose instances have a contained wrapper inside."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(STACKED(env))
+
+    @classmethod
+    def around(cls, env: Any) -> Any:
+        """Return an environment that is not an instance of this class."""
+        return STACKED(env)
+
+
+@pytest.mark.parametrize("stacking", [STACKED, stacked, Holder, Holder.wrap, Holder.around])
+def test_wrappers_are_made_again_around_whatever_makes_a_contained_one(stacking: Any) -> None:
+    (name,) = names_of(STACKED)
+    limit = partial(TimeLimitWrapper, max_episode_steps=3)
+    env: Any = MakeWithout(PENDULUM, [limit, stacking, Reading], removed=[name])()
+    assert type(env.env) is Reading
+    assert env.shape == (3,)
+    assert name not in wrapper_stack(env)
+
+
+def test_wrappers_inside_of_all_contained_ones_are_made_once() -> None:
     made: list[str] = []
 
     class Opening(Wrapper):
@@ -145,12 +193,13 @@ def test_wrappers_inside_of_all_contained_ones_are_made_once(is_class: bool) -> 
             super().__init__(env)
             made.append(name)
 
-    kinds = [partial(Opening, name=name) for name in ("inside", "around")]
-    inside, around = kinds if is_class else [lambda env, kind=kind: kind(env) for kind in kinds]
-    wrappers = [inside, EventLogsWrapper, *CONTAINED, around, EventLogsWrapper]
+    def opening(env: Any) -> Any:
+        return Opening(env, name="inside")
+
+    around = partial(Opening, name="around")
+    wrappers = [opening, EventLogsWrapper, *CONTAINED, around, EventLogsWrapper]
     env: Any = MakeWithout(PENDULUM, wrappers, removed=names_of(*CONTAINED))()
-    assert made.count("inside") == (1 if is_class else 2), "a function does not tell what it makes"
-    assert made.count("around") == 2
+    assert made == ["inside", "around", "around"]
     assert len(env.pubsub.readers) == 1
     assert len(env.pubsub.subscribers) == 2, "that of each log"
     made.clear()
@@ -208,6 +257,35 @@ def test_no_reader_and_no_subscriber_is_left_of_the_complete_stack(tmp_path: Pat
     env: Any = MakeWithout(PENDULUM, wrappers, removed=names_of(*CONTAINED))()
     assert len(env.pubsub.readers) == len(env.pubsub.subscribers) == 1
     assert Spec.of(env).steps[0].observation_space == Spec.of(PENDULUM()).steps[0].observation_space
+
+
+def test_an_environment_is_closed_if_it_is_refused_unless_the_caller_gave_it(written: Written) -> None:
+    closed: list[bool] = []
+
+    class Holding(GymMazeEnv):
+        """Holds something that exists once, such as a port."""
+
+        def close(self) -> None:
+            closed.append(True)
+            super().close()
+
+    def refuse(env: Any) -> Any:
+        raise RuntimeError("the wrapper cannot be made")
+
+    make = partial(Holding, "Pendulum-v1")
+    for n, policy in enumerate((written.path, "random"), 1):
+        with pytest.raises(RuntimeError, match=r"the wrapper cannot be made"):
+            rollout(make, policy, wrappers=[refuse])
+        assert len(closed) == n
+    with pytest.raises(ConfigurationError, match=r"of which the environment lacks"):
+        rollout(make, written.path, wrappers=[NORMALIZED])
+    assert len(closed) == 3
+    given = make()
+    with pytest.raises(ConfigurationError, match=r"of which the environment lacks"):
+        rollout(given, written.path, wrappers=[NORMALIZED])
+    assert len(closed) == 3
+    rollout(given, written.path, wrappers=CONTAINED, max_steps=3)
+    assert len(closed) == 4
 
 
 def test_rollouts_keep_no_events_for_statistics_that_are_replaced() -> None:

@@ -42,6 +42,11 @@ WRAPPERS = [
 class CustomRecorder(SpacesRecordingWrapper):
     """Subclass of a recording wrapper."""
 
+    @classmethod
+    def limited(cls, env: Any) -> Any:
+        """Return a wrapper that records nothing."""
+        return TimeLimitWrapper(env, max_episode_steps=3)
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -70,6 +75,7 @@ def test_recorders_are_recognised_in_all_forms() -> None:
         Factory(f"{OURS}MazeEnvMonitoringWrapper"),
         MazeEnvMonitoringWrapper.wrap,
         lambda env: EventLogsWrapper(env),  # nothing tells what it makes
+        CustomRecorder.limited,
     ]
     recorders: list[Any] = [
         EventLogsWrapper,

@@ -210,6 +210,12 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         elif others:
             raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self.strategies)} are")
 
+    @property
+    def configured_statistics(self) -> dict[str, Statistics]:
+        """Observation -> statistic -> number or array, for statistics that the configuration states."""
+        known = self.get_normalization_statistics()
+        return {name: values for name, values in known.items() if name in self._given}
+
     def state_dict(self) -> dict[str, Any]:
         """Estimated statistics, without those that the configuration states."""
         known = self.get_normalization_statistics()
@@ -253,6 +259,19 @@ def normalizers_of(env: StructuredEnv) -> list[ObservationNormalizationWrapper]:
         if issubclass(type(wrapper), ObservationNormalizationWrapper):
             found.append(cast(ObservationNormalizationWrapper, wrapper))
     return found
+
+
+def configured_statistics_of(stack: Mapping[str, Wrapper]) -> dict[str, dict[str, Statistics]]:
+    """Return the statistics that the configuration of wrappers states, by wrapper and observation.
+
+    Args:
+        stack: Result of `wrapper_stack`.
+    """
+    configured = {}
+    for name, wrapper in stack.items():
+        if issubclass(type(wrapper), ObservationNormalizationWrapper):
+            configured[name] = cast(ObservationNormalizationWrapper, wrapper).configured_statistics
+    return {name: statistics for name, statistics in configured.items() if statistics}
 
 
 def _settings_of(manual: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

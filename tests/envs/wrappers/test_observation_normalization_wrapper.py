@@ -163,6 +163,7 @@ def test_each_observation_has_its_own_configuration() -> None:
     statistics = obtain_normalization_statistics(env, n_samples=2000)
     np.testing.assert_allclose(statistics["vector"]["mean"], [5, -3], atol=1)
     assert list(env.state_dict()) == ["vector"]
+    assert env.configured_statistics == {"image": {"min": 0.0, "max": 255.0}}
     for seed in range(20):
         observation, _ = env.reset(seed=seed)
         assert env.observation_space.contains(observation)
