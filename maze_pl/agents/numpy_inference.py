@@ -32,13 +32,11 @@ Operation = Callable[[Any], Array]
 _LARGEST_PRODUCT: Final = 2**18
 """Multiplications in a product of matrices above which torch computes it.
 
-NumPy's OpenBLAS uses all cores for larger ones, whatever the number of threads of torch, and in
-each worker process.
-"""
-_MOST_OUTPUTS: Final = 2**16
-"""Outputs of a layer above which torch evaluates the network if it has more than two threads.
-
-NumPy's activations have one thread, which is as fast as two of torch.
+Up to here, NumPy's OpenBLAS has one thread, so that its results are the same in all processes. For
+larger products it would use all cores, whatever the number of threads of torch: its limit is
+`SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD`. Both libraries round differently, and so may
+batches on the two sides of the limit.
+Source: https://github.com/OpenMathLib/OpenBLAS/blob/develop/interface/gemm.c
 """
 
 
@@ -72,9 +70,8 @@ class NumpyNetwork:
                     return None
             self._plan = _make_plan(self._network, observation)
             self._refused = self._plan is None
-        if self._plan is None or (self._plan.is_large(observation) and torch.get_num_threads() > 2):
-            return None
-        return self._plan.evaluate(observation)
+        # The number of threads must not decide: workers have one, the training process several.
+        return None if self._plan is None else self._plan.evaluate(observation)
 
     def outputs(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
         """Return the outputs by name, or None if torch must evaluate the network.
@@ -150,7 +147,6 @@ class _Plan:
         self._inputs = [(name, tensor.numpy().dtype) for name, tensor in inputs.items()]
         self._steps = recorder.steps
         self._outputs = {name: recorder.places[id(value)] for name, value in outputs.items()}
-        self._width = max((item.shape[0] for item in network.parameters() if item.dim()), default=0)
 
     def _look_up(self) -> list[int]:
         """Return the addresses of all weights."""
@@ -164,10 +160,6 @@ class _Plan:
             return self._look_up() == self._pointers
         except Exception:  # any exception, as attributes define their comparison; tensors fail
             return False
-
-    def is_large(self, observation: Mapping[str, Array]) -> bool:
-        """Return whether the widest layer has so many outputs that several threads are worth their start."""
-        return len(observation[self._inputs[0][0]]) * self._width > _MOST_OUTPUTS
 
     def evaluate(self, observation: Mapping[str, Array]) -> dict[str, Array] | None:
         """Return the outputs by name, or None if the type of an observation has changed.

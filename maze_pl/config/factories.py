@@ -55,6 +55,9 @@ class Factory:
         ready = with_factories(put_objects(config, self.objects))
         arguments = parser.instantiate(ready, instantiate_groups=False).get(name)
         made = {} if arguments is None else vars(arguments)
+        # None also stands for required arguments without a type, which Python shall miss.
+        unset = [name for name, value in made.items() if value is None and name not in configured]
+        made = {name: value for name, value in made.items() if name not in unset}
         further = {name: as_values(value) for name, value in self.dict_kwargs.items() if name not in passed}
         return target(*args, **{**made, **texts, **further, **kwargs})
 

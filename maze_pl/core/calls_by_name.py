@@ -4,13 +4,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import Parameter
-from traceback import walk_tb
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from maze_pl.core.class_path import import_object
 
-_CALLERS: Final = (f"{__name__}.", "jsonargparse.", "inspect.")
-"""Modules that read the arguments of a class or function, or call it."""
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+
+
+class MissingArgumentError(ValueError):
+    """A class or function requires an argument that it does not get."""
 
 
 @runtime_checkable
@@ -26,11 +29,15 @@ def call_by_name(maker: Callable[..., Any], available: Mapping[str, Any]) -> Any
     """Call a class, function or factory with what it takes of some arguments.
 
     Arguments that a factory or `functools.partial` has already stay as they are. If the class or
-    function has `**kwargs`, it also takes what it passes on to its base classes or to others.
+    function has `**kwargs`, it also takes what it passes on to its base classes or to others, and
+    everything if it names no argument and cannot be seen to pass any on.
 
     Args:
         maker: It is called with keyword arguments only.
         available: Name -> value.
+
+    Raises:
+        MissingArgumentError: It requires an argument that is neither configured nor available.
 
     Example:
         >>> def rule(action_spaces_dict, level=3):
@@ -44,10 +51,17 @@ def call_by_name(maker: Callable[..., Any], available: Mapping[str, Any]) -> Any
         target, configured = import_object(maker.class_path), {*maker.init_args, *maker.dict_kwargs}
     elif isinstance(maker, partial) and _is_of_jsonargparse(maker):
         target = maker.args[-1]
-    defaults = _defaults_of(target)
+    defaults = _defaults_of(target, available)
     if isinstance(maker, partial):
         keywords = maker.keywords
         configured = {name for name in keywords if target is maker or keywords[name] is not defaults.get(name)}
+    known = configured | available.keys()
+    required = [name for name, default in defaults.items() if default is Parameter.empty]
+    missing = [repr(name) for name in required if name not in known]
+    if missing:
+        callee = _callee_of(target)
+        came = f"{getattr(callee, '__name__', callee)} requires {', '.join(missing)}"
+        raise MissingArgumentError(f"{came}; its arguments are passed by name: {', '.join(available)}")
     names = defaults.keys() & available.keys() - configured
     return maker(**{name: available[name] for name in names})
 
@@ -61,24 +75,27 @@ def made_by_name(option: str, maker: Callable[..., Any], available: Mapping[str,
         available: The arguments by name.
 
     Raises:
-        ValueError: The arguments do not fit; errors inside of the class or function stay as they are.
+        ValueError: It requires an argument that is not available.
     """
     try:
         return call_by_name(maker, available)
-    except TypeError as error:
-        *_, (frame, _) = walk_tb(error.__traceback__)
-        if not f"{frame.f_globals.get('__name__')}.".startswith(_CALLERS):
-            raise
-        named = f"its arguments are passed by name: {', '.join(available)}"
-        raise ValueError(f"{option} cannot make a policy: {error}; {named}") from error
+    except MissingArgumentError as error:
+        raise ValueError(f"{option} cannot make a policy: {error}") from error
 
 
-def _defaults_of(target: Any) -> dict[str, Any]:
-    """Return the default of each argument by name; those that `**kwargs` stands for included."""
+def _defaults_of(target: Any, available: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default of each argument by name, `Parameter.empty` if there is none.
+
+    Arguments that `**kwargs` stands for are included: those that are available if it cannot be
+    seen which.
+    """
     parameters = inspect.signature(target).parameters
-    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    defaults = {}
+    for name, parameter in parameters.items():
+        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            defaults[name] = parameter.default
     has_further = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-    callee = target.func if isinstance(target, partial) else target
+    callee = _callee_of(target)
     if has_further and (isinstance(callee, type) or inspect.isroutine(callee)):
         from jsonargparse import ArgumentParser  # which takes long to import
 
@@ -86,8 +103,22 @@ def _defaults_of(target: Any) -> dict[str, Any]:
         parser = ArgumentParser(exit_on_error=False)
         add = parser.add_class_arguments if isinstance(callee, type) else parser.add_function_arguments
         further = [name for name in add(callee, fail_untyped=False) if name not in of_callee]
-        defaults |= {name: parser.get_default(name) for name in further}
+        defaults |= {name: _default_in(parser, name) for name in further}
+    if has_further and not defaults:
+        return dict.fromkeys(available)
     return defaults
+
+
+def _default_in(parser: "ArgumentParser", name: str) -> Any:
+    """Return the default of an argument; None if the parser only has those of its fields."""
+    try:
+        return parser.get_default(name)
+    except KeyError:
+        return None
+
+
+def _callee_of(target: Any) -> Any:
+    return target.func if isinstance(target, partial) else target
 
 
 def _is_of_jsonargparse(maker: partial[Any]) -> bool:

@@ -34,6 +34,11 @@ class RandomPolicy:
         self.masks = {key: dict(step_masks) for key, step_masks in (masks or {}).items()}
         self._boxes: dict[tuple[StepKey, str, int], Any] = {}  # spaces of n actions, for a few n
 
+    def add_masks(self, masks: Masks) -> None:
+        """Take the masks of heads that have none yet."""
+        for key, step_masks in masks.items():
+            self.masks[key] = {**step_masks, **self.masks.get(key, {})}
+
     def act(self, batch: PolicyBatch, *, generator: torch.Generator | None = None, **_: Any) -> PolicyStep:
         """Sample uniformly; `deterministic` and `temperature` have no effect."""
         masks = self.masks.get(batch.step_key, {})

@@ -25,6 +25,5 @@ def make_initial_policy(maker: Callable[..., Policy] | None, spec: Spec) -> Poli
     known |= {"masks": masks, "spec": spec}
     policy: Policy = made_by_name("initial_sampling_policy", maker or RandomPolicy, known)
     if isinstance(policy, RandomPolicy):
-        for key, of_step in masks.items():
-            policy.masks[key] = {**of_step, **policy.masks.get(key, {})}
+        policy.add_masks(masks)
     return policy

@@ -95,7 +95,8 @@ class PettingZooCoreEnv(CoreEnv):
     it as well, so that a wrapper that truncates or skips after a round finds agents that have a
     future; its rewards are those of its previous act. PettingZoo has the same last turns. They are
     left out where nothing depends on them: the episode has terminated, and the agent has acted in
-    this round. Where the episode is truncated, the final state is that of an agent that was truncated.
+    this round. Agents that the environment has removed with their end have none either. Where the
+    episode is truncated, the final state is that of an agent that was truncated.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
     the rewards of the individual agents.
@@ -163,7 +164,7 @@ class PettingZooCoreEnv(CoreEnv):
             self._finished.discard(agent)  # it may have come back after an end
         info = dict(env.infos.get(agent, {}))
         selected = env.agent_selection if env.agents else agent
-        self._note_truncation(agents)
+        self._note_truncation(agents, selected)
         self._agent = selected
         self._maze_state = self._state_of(selected)  # before agents are passed over: later, they have no observation
         following = self._next_agent()
@@ -227,20 +228,20 @@ class PettingZooCoreEnv(CoreEnv):
         """Return the policy of an agent."""
         return self._roles.step_keys[agent]
 
-    def _note_truncation(self, agents: list[str]) -> None:
+    def _note_truncation(self, agents: list[str], selected: str) -> None:
         """Keep that the episode is truncated, which PettingZoo forgets, and a state that has a future.
 
         Args:
             agents: Agents before the act, since an environment may remove them together with their end.
+            selected: Agent whose turn it is; the one that acted if none is left.
         """
         env = self.env
         cut = [name for name in agents if env.truncations.get(name) and not env.terminations.get(name)]
         if cut and self._is_over() and not self._is_truncated:
             self._is_truncated = True
-            remaining = [name for name in cut if name in env.agents]
-            if remaining:
-                agent = env.agent_selection if env.agent_selection in remaining else remaining[0]
-                self._future = agent, deepcopy(self._state_of(agent))  # before last turns, which may change it
+            remaining = [name for name in cut if name in env.agents] or cut
+            agent = selected if selected in remaining else remaining[0]
+            self._future = agent, deepcopy(self._state_of(agent))  # before last turns, which may change it
 
     def _next_agent(self) -> str | None:
         """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""

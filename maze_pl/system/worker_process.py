@@ -83,8 +83,10 @@ def _messages(connection: Connection) -> Iterator[Any]:
 def prepare_workers(owner: object, workers: "Workers", preloaded: Iterable[str]) -> None:
     """Start the fork server, with INT and TERM blocked in it and in workers until they are ready.
 
-    NumPy multiplies matrices with one thread in workers, unless the environment sets
-    `OPENBLAS_NUM_THREADS`: otherwise each worker would use all cores.
+    OpenBLAS, which most builds of NumPy multiply matrices with, has one thread in workers, unless
+    the environment sets `OPENBLAS_NUM_THREADS`: otherwise each worker would use all cores.
+    `OMP_NUM_THREADS` does not count, as with torch in workers: it is chosen for updates, or set for
+    several ranks or seeds.
 
     Args:
         owner: When it is garbage-collected, or this process exits, the workers are ended.

@@ -453,16 +453,22 @@ def test_large_products_are_computed_by_torch_with_its_number_of_threads() -> No
         np.testing.assert_array_equal(logits["logits"], expected)
 
 
-@pytest.mark.parametrize(("n_threads", "n_rows", "by_torch"), [(2, 1025, False), (3, 1024, False), (3, 1025, True)])
-def test_large_batches_are_left_to_torch_if_it_has_many_threads(n_threads: int, n_rows: int, by_torch: bool) -> None:
-    plain = NumpyNetwork(_DictNetwork(nn.Linear(4, 64)).eval())
+def test_logits_do_not_depend_on_the_number_of_threads() -> None:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 1), nn.Tanh())
+    plain = NumpyNetwork(_DictNetwork(layers).eval())
+    observation = {"observation": np.random.default_rng(0).normal(size=(2048, 2)).astype(np.float32)}
     before = torch.get_num_threads()
-    torch.set_num_threads(n_threads)
+    logits = []
     try:
-        logits = plain.logits({"observation": np.ones((n_rows, 4), np.float32)})
+        for n_threads in (1, 8):
+            torch.set_num_threads(n_threads)
+            found = plain.logits(observation)
+            assert found is not None
+            logits.append(found["logits"])
     finally:
         torch.set_num_threads(before)
-    assert (logits is None) == by_torch
+    np.testing.assert_array_equal(*logits)
 
 
 def test_a_network_goes_through_numpy_only_where_no_gradient_is_wanted() -> None:

@@ -96,3 +96,15 @@ def test_positional_arguments_take_the_place_of_configured_texts_and_further_arg
     layout = Layout(9)
     env = Factory(f"{__name__}.make_room", {"goal": 2}, {"layout": "007", "more": 1})(layout)
     assert (env.layout, env.goal, env.metadata) == (layout, 2, {"more": 1})
+
+
+def make_untyped(layout, goal=None, *, name=3) -> Any:  # type: ignore[no-untyped-def]
+    return layout, goal, name
+
+
+def test_an_argument_that_is_required_and_has_no_type_is_not_none() -> None:
+    path = f"{__name__}.make_untyped"
+    assert Factory(path, {"layout": None})() == (None, None, 3)
+    assert Factory(path)(layout=1) == (1, None, 3)
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'layout'"):
+        Factory(path, {"goal": 2})()

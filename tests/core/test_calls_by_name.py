@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from jsonargparse import ArgumentParser
 
 from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.config.factories import Factory
-from maze_pl.core.calls_by_name import call_by_name
+from maze_pl.core.calls_by_name import MissingArgumentError, call_by_name
 from maze_pl.core.policy import Policy
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
@@ -56,6 +57,42 @@ def passing_on(action_spaces_dict: Any, **options: Any) -> Biased:
     return Biased(action_spaces_dict, **options)
 
 
+@dataclass(frozen=True)
+class Options:
+    bias: float = 1.0
+
+
+class WithOptions(RandomPolicy):
+    """A random policy with arguments that are data classes."""
+
+    def __init__(self, action_spaces_dict: Any, masks: Any, spec: Spec, options: Options = Options()) -> None:
+        super().__init__(action_spaces_dict, masks)
+        self.bias = options.bias
+
+
+class PassingOptions(WithOptions):
+    def __init__(self, action_spaces_dict: Any, **kwargs: Any) -> None:
+        super().__init__(action_spaces_dict, **kwargs)
+
+
+class ReadingNames(RandomPolicy):
+    """A random policy that looks its arguments up."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(kwargs["action_spaces_dict"], kwargs["masks"])
+
+    @classmethod
+    def made(cls, **kwargs: Any) -> ReadingNames:
+        return cls(**kwargs)
+
+
+def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    def of_any(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return of_any
+
+
 def ignoring(env: Any, **others: Any) -> tuple[Any, Any]:
     return env, others
 
@@ -95,9 +132,27 @@ def test_a_class_of_a_configuration_gets_what_it_names() -> None:
     assert isinstance(rule, DummyCartPolePolicy) and (rule.observation, rule.look_ahead) == ("observation", 2.0)
 
 
-def test_what_a_maker_lacks_is_named_by_python() -> None:
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'spaces'"):
-        call_by_name(lambda spaces: spaces, KNOWN)
+def of_others(spaces, masks) -> Any:  # type: ignore[no-untyped-def]
+    raise NotImplementedError
+
+
+def of_typed_others(spaces: dict[str, Any], masks: Any) -> Any:
+    raise NotImplementedError
+
+
+class OfOthers(Plain):
+    """A rule with an argument that nothing knows."""
+
+    def __init__(self, spaces, masks, *further, **named):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("maker", [of_others, of_typed_others, OfOthers])
+def test_what_a_maker_lacks_is_named_before_it_is_called(maker: Any) -> None:
+    fault = rf"^{maker.__name__} requires 'spaces'; its arguments are passed by name: action_spaces_dict, masks, env$"
+    for form in (maker, partial(maker, masks=3), Factory(f"{__name__}.{maker.__name__}", {"masks": 3})):
+        with pytest.raises(MissingArgumentError, match=fault):
+            call_by_name(form, KNOWN)
 
 
 # -------------------------------------------------------------------------------------- arguments that are passed on
@@ -117,6 +172,24 @@ def test_what_further_arguments_stand_for_is_passed_too(made: Any) -> None:
     for maker in makers:
         policy = call_by_name(maker, OF_RANDOM)
         assert (policy.action_spaces_dict, policy.masks) == (SPACES, masks)
+
+
+def test_arguments_that_are_data_classes_are_passed_on() -> None:
+    for maker in (PassingOptions, partial(PassingOptions), Factory(f"{__name__}.PassingOptions")):
+        policy = call_by_name(maker, OF_RANDOM)
+        assert (policy.masks, policy.bias) == (OF_RANDOM["masks"], 1.0)
+    assert call_by_name(partial(PassingOptions, options=Options(2.0)), OF_RANDOM).bias == 2.0
+
+
+@pytest.mark.parametrize(
+    "maker",
+    [ReadingNames, ReadingNames.made, lambda **named: ReadingNames.made(**named), decorated(ReadingNames)],
+    ids=["class", "classmethod", "lambda", "decorator"],
+)
+def test_makers_that_name_no_argument_get_all(maker: Callable[..., Any]) -> None:
+    for form in (maker, partial(maker)):
+        policy = call_by_name(form, OF_RANDOM)
+        assert (policy.action_spaces_dict, policy.masks) == (SPACES, OF_RANDOM["masks"])
 
 
 def test_further_arguments_that_are_configured_stay() -> None:

@@ -355,10 +355,14 @@ class RemovesAgents(EndsAbruptly):
 
 @pytest.mark.parametrize("ending", [[], ["third_2"], ["first_0"], ["first_0", "second_1", "third_2"]])
 def test_an_episode_is_truncated_also_if_its_agents_are_removed_with_it(ending: list[str]) -> None:
-    acts = play(PettingZooMazeEnv(RemovesAgents(ending)), 1)
+    env = PettingZooMazeEnv(RemovesAgents(ending))
+    acts = play(env, 1)
     is_terminated = len(ending) == 3
     assert [act[5:] for act in acts] == [(False, False)] * 3 + [(is_terminated, not is_terminated)]
     assert [act[2] for act in acts] == [False] * 3 + ["first_0" in ending]
+    state = env.core_env.get_maze_state()
+    assert state["agent"] == ("second_1" if ending == ["first_0"] else "first_0"), "truncated, if any agent is"
+    assert state["observation"][0] == env.core_env.env.possible_agents.index(state["agent"])
 
 
 class ScoredAtALimit(EndsAbruptly):

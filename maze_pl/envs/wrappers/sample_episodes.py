@@ -72,9 +72,14 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
 
 
 def _made(maker: Callable[..., Policy], env: Wrapper) -> Policy:
-    """Call a class or function with what it takes of action spaces, masks and environment."""
+    """Make a policy of action spaces, masks and environment; a random one gets the masks that it lacks."""
+    from maze_pl.core.random_policy import RandomPolicy
+
     available = {"action_spaces_dict": env.action_spaces_dict, "masks": env.action_masks_dict, "env": env}
-    return cast("Policy", made_by_name("sampling_policy", maker, available))
+    policy: Policy = made_by_name("sampling_policy", maker, available)
+    if isinstance(policy, RandomPolicy):
+        policy.add_masks(env.action_masks_dict)
+    return policy
 
 
 def _has_dict_spaces(env: Wrapper) -> bool:

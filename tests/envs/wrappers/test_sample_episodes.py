@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser
 
 from maze_pl.config.factories import Factory
 from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.cutting_2d import maze_env_factory
 from maze_pl.envs.job_shop import job_shop_factory
@@ -98,7 +99,7 @@ def test_policies_classes_functions_and_their_paths_act_alike() -> None:
 
 def test_a_policy_that_cannot_be_made_is_refused_with_the_names_that_are_known() -> None:
     fault = r"sampling_policy cannot make a policy: .*'spaces'; .* by name: action_spaces_dict, masks, env"
-    for policy in (make_from_spaces, of_class_path("FromSpaces")):
+    for policy in (make_from_spaces, Factory(f"{__name__}.make_from_spaces"), of_class_path("FromSpaces")):
         with pytest.raises(ValueError, match=fault):
             means(policy)
 
@@ -107,3 +108,13 @@ def test_an_error_inside_of_what_makes_a_policy_is_not_one_of_its_arguments() ->
     for policy in (make_wrongly, Factory(f"{__name__}.make_wrongly"), of_class_path("Wrong")):
         with pytest.raises(TypeError, match=r"object of type 'int' has no len"):
             means(policy)
+
+
+@pytest.mark.parametrize("maker", [RandomPolicy, lambda action_spaces_dict: RandomPolicy(action_spaces_dict)])
+def test_random_policies_heed_masks_however_they_are_made(maker: Callable[..., Any]) -> None:
+    def statistics_with(policy: Any) -> Any:
+        env = ObservationNormalizationWrapper(job_shop_factory(["random(3x3)"]), sampling_policy=policy)
+        env.estimate(30, seed=0)
+        return env.get_normalization_statistics()
+
+    np.testing.assert_equal(statistics_with(maker), statistics_with(None))
