@@ -45,9 +45,8 @@ def read_bundle(path: str | Path, data: bytes | None = None) -> tuple[dict[str, 
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
         if digests != {name: described["sha256"] for name, described in manifest["files"].items()}:
             raise ValueError("its members do not match the checksums in its manifest")
-    except BundleError:
+    except (BundleError, MemoryError):
         raise
     except Exception as error:  # of members that are not those of a bundle
-        reason = f"{type(error).__name__}: {error}"
-        raise BundleError(f"{path} is not a valid bundle: {reason}") from None
+        raise BundleError(f"{path} is not a valid bundle: {type(error).__name__}: {error}") from error
     return manifest, members

@@ -22,7 +22,6 @@ class Input:
         self.name = name
         self.dtype, self.shape, low, high = read_space(space)
         self._largest = np.inf if space.get("clipped") else _LARGEST  # the graph clips it first
-        self._is_float = self.dtype.kind == "f"
         self._bounds = None if space["type"] == "box" else (low, high)  # of integers
         if masked:
             self._bounds = (0, 1)
@@ -35,17 +34,15 @@ class Input:
 
         Masks may leave choices without an option if `needs_options` is False.
         """
-        array: Array = value
         if type(value) is not np.ndarray or value.dtype != self.dtype:
-            array = converted(value, self.dtype, self.shape, f"observation {self.name!r}")
-        is_batch = array.shape != self.shape
-        if not is_batch:
-            array = array[None]
-        elif array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
+            value = converted(value, self.dtype, self.shape, f"observation {self.name!r}")
+        is_batch = value.shape != self.shape
+        array: Array = value if is_batch else value[None]
+        if array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
             expected = f"expected {self.shape}, or more of these in a first dimension"
             raise ValueError(f"observation {self.name!r} has shape {array.shape}, {expected}")
         # counting is faster than all()
-        if self._is_float and np.count_nonzero(np.abs(array) <= self._largest) != array.size:
+        if self.dtype.kind == "f" and np.count_nonzero(np.abs(array) <= self._largest) < array.size:
             raise ValueError(f"observation {self.name!r} has values that are not finite in float32")
         if self._bounds is not None:
             low, high = self._bounds

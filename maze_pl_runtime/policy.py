@@ -11,7 +11,6 @@ from .bundle_file import BundleError, read_bundle
 from .inputs import Array, converted, inputs_of, read_space
 
 _LOWEST = np.finfo(np.float32).min  # a graph's log-probability of an impossible option
-_NAMES = {"float32": "float", "float64": "double"}
 
 
 class Decision(NamedTuple):
@@ -36,9 +35,10 @@ class Policy:
     def __init__(self, manifest: dict[str, Any], graphs: Mapping[str, bytes], n_threads: int = 1) -> None:
         self.manifest = manifest
         self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in manifest["steps"]}
-        self._steps: dict[int | str, _Step] = {}
-        for key, step in self.spec.items():
-            self._steps[key] = _Step(step, graphs[step["graph"]], n_threads)
+        if not self.spec or not all(isinstance(key, int | str) for key in self.spec):
+            raise ValueError(f"its sub-steps are {[*self.spec]}, expected integers or texts")
+        steps = self.spec.items()
+        self._steps = {key: _Step(step, graphs[step["graph"]], n_threads) for key, step in steps}
 
     @classmethod
     def load(cls, path: str | Path, n_threads: int = 1, data: bytes | None = None) -> "Policy":
@@ -46,14 +46,16 @@ class Policy:
 
         Raises:
             BundleError: It was changed or is of a newer version, or its graphs do not fit.
+            ValueError: The number of threads is not valid.
         """
+        if not isinstance(n_threads, int | np.integer) or n_threads < 0:
+            raise ValueError(f"n_threads={n_threads!r} must be an integer, 0 or more")
         try:
             return cls(*read_bundle(path, data), n_threads)
-        except (BundleError, ImportError):  # the second one of ONNX Runtime
+        except (BundleError, ImportError, MemoryError):  # an ImportError of ONNX Runtime
             raise
         except Exception as error:  # of a manifest that is not that of a bundle
-            reason = f"{type(error).__name__}: {error}"
-            raise BundleError(f"{path} is not a valid bundle: {reason}") from None
+            raise BundleError(f"{path} is not a valid bundle: {type(error).__name__}: {error}") from error
 
     def act(
         self,
@@ -63,7 +65,7 @@ class Policy:
         deterministic: bool = True,
         **options: Any,
     ) -> Any:
-        """Return head -> action, in a tuple with the new state if the policy has one. See `decide`."""
+        """Return head -> action, with the new state in a tuple if there is one. See `decide`."""
         decision = self.decide(observation, step_key, state, deterministic, **options)
         return (decision.action, decision.state) if decision.state else decision.action
 
@@ -118,9 +120,8 @@ class _Step:
         except Exception as error:  # of classes of ONNX Runtime
             raise ValueError(f"its graph {step['graph']} cannot be loaded: {error}") from None
         self._inputs = inputs_of(step)
-        self._state: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-        for name, part in step["state"].items():
-            self._state[name] = (np.dtype(part["dtype"]), tuple(part["shape"]))
+        state = step["state"].items()
+        self._state = {name: (np.dtype(one["dtype"]), tuple(one["shape"])) for name, one in state}
         self._n_agents = step["separate_networks"]
         self._n_uniforms = step["n_uniforms"]
         self._is_discrete = {head: bool(part["choices"]) for head, part in step["heads"].items()}
@@ -132,18 +133,21 @@ class _Step:
         self._require_fit(step)
 
     def _require_fit(self, step: Mapping[str, Any]) -> None:
-        """Raise ValueError if inputs and outputs of the graph are not those of the manifest."""
-        expected = {}
-        for entry in self._inputs:
-            expected[f"observation/{entry.name}"] = _node(entry.dtype, entry.shape)
+        """Raise ValueError if the manifest contradicts itself or its graph."""
+        expected = {f"observation/{one.name}": _node(one.dtype, one.shape) for one in self._inputs}
         for name, described in self._state.items():
             expected[f"state/{name}"] = expected[f"next_state/{name}"] = _node(*described)
+        if type(self._n_uniforms) is not int or not isinstance(self._n_agents, int | None):
+            raise ValueError("n_uniforms and separate_networks must be integers")
         if self._n_uniforms:
             expected["uniforms"] = _node("float64", [self._n_uniforms])
         if self._n_agents:
             expected["agent_id"] = _node("int64", [])
         for head, part in step["heads"].items():
             expected[f"parameters/{head}"] = _node("float32", [part["size"]])
+            choices = part["choices"] or [part["size"]]
+            if min(choices) < 1 or sum(choices) != part["size"]:
+                raise ValueError(f"{part['size']} parameters of {head!r} have choices {choices}")
         for head, space in step["actions"].items():
             expected[f"action/{head}"] = expected[f"sample/{head}"] = _node(*read_space(space)[:2])
         nodes = [*self._session.get_inputs(), *self._session.get_outputs()]
@@ -186,7 +190,7 @@ class _Step:
             shape = (*(leading or (1,)), self._n_uniforms)
             feed["uniforms"] = np.full(shape, 0.5) if deterministic else default_rng().random(shape)
         elif self._n_uniforms:
-            self._add(feed, "uniforms", uniforms, np.dtype(np.float64), leading, (self._n_uniforms,))
+            self._add(feed, "uniforms", uniforms, np.dtype("f8"), leading, (self._n_uniforms,))
             if not ((feed["uniforms"] >= 0) & (feed["uniforms"] < 1)).all():
                 raise ValueError("uniforms must be at least 0 and below 1")
         kind, names = ("action", self._most_likely) if deterministic else ("sample", self._sampled)
@@ -232,5 +236,5 @@ class _Step:
 
 
 def _node(dtype: Any, shape: Any) -> tuple[str, list[int]]:
-    name = np.dtype(dtype).name
-    return f"tensor({_NAMES.get(name, name)})", list(shape)
+    name = np.dtype(dtype).name.replace("float32", "float").replace("float64", "double")
+    return f"tensor({name})", list(shape)

@@ -102,5 +102,7 @@ def network_inputs(batch: PolicyBatch) -> dict[str, Tensor]:
 
 def _tensor(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
     """A view of the array, not to be written to; a copy where torch does not allow a view."""
-    has_view = array.flags.writeable and all(stride >= 0 for stride in array.strides)
-    return torch.from_numpy(array if has_view else array.copy())
+    try:
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except ValueError:  # of its strides or byte order
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))

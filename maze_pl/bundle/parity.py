@@ -1,4 +1,4 @@
-"""Comparison of a bundle with the policy that it was made from, on recorded decisions."""
+"""Test of a bundle: comparison with the policy that it was made from, on recorded decisions."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ import torch
 from torch import Tensor
 
 from maze_pl.agents import TorchPolicy
+from maze_pl.bundle.differences import TOLERANCE, difference_of_decisions
 from maze_pl.bundle.errors import ExportError
-from maze_pl.bundle.head_outputs import magnitude_of
 from maze_pl.bundle.recorded_decisions import RecordedDecision
 from maze_pl.bundle.step_graph import StepGraph
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
 from maze_pl_runtime import Decision, Policy
 
-TOLERANCE: Final = 1e-5
-"""Largest difference of a number, relative to its size, or that of its bounds, where this is above 1."""
-MOST_KEPT: Final = 32
-"""Number of decisions of a sub-step that are also made as a batch."""
+_MOST_KEPT: Final = 32  # decisions of a sub-step that are also made as a batch
 
 
 @dataclass
 class Parity:
-    """Result of a comparison so far.
+    """Result of a test of a bundle, for its manifest.
 
     Attributes:
         episodes: Number of episodes.
@@ -47,115 +44,6 @@ class Parity:
     near_ties: int = 0
     tolerance: float = TOLERANCE
     untested: list[str] = field(default_factory=list)
-
-    def compare_decision(
-        self,
-        graph: StepGraph,
-        found: Decision,
-        expected: Mapping[str, Array],
-        action: Mapping[str, Any],
-        where: str,
-        uniforms: Array | None = None,
-    ) -> bool:
-        """Compare a decision of the bundle with an expected one.
-
-        Args:
-            graph: Module that the graph of the bundle was made from.
-            found: The decision.
-            expected: `parameters/<head>` and `next_state/<name>` -> expected numbers. Entries of the
-                policy state that are missing are not compared.
-            action: Head -> expected action.
-            where: Beginning of messages.
-            uniforms: [n_uniforms] numbers that determine a sampled action; None for the most likely one.
-
-        Returns:
-            True if a choice in a near tie differs.
-
-        Raises:
-            ExportError: A number or an action differs.
-        """
-        parameters = {head: expected[f"parameters/{head}"] for head in graph.heads}
-        for head, outputs in graph.heads.items():
-            numbers = parameters[head]
-            if outputs.choices:  # the runtime returns minus infinity for impossible options
-                numbers = np.where(numbers <= np.finfo(np.float32).min, -np.inf, numbers)
-            what = f"{where}: parameters of {head!r}"
-            self.compare_numbers(found.parameters[head], numbers, what, outputs.magnitude)
-        for name, array in found.state.items():
-            if f"next_state/{name}" in expected:
-                what = f"{where}: policy state {name!r}"
-                self.compare_numbers(array, expected[f"next_state/{name}"], what)
-        ties = graph.near_ties(parameters, TOLERANCE, uniforms)
-        is_near_tie = False
-        for head, space in graph.actions.items():
-            what = f"{where}: action {head!r}"
-            differs = self.compare_action(found.action[head], action[head], what, space, ties[head])
-            is_near_tie = is_near_tie or differs
-        return is_near_tie
-
-    def compare_numbers(self, found: Any, expected: Any, what: str, magnitude: Any = 1.0) -> None:
-        """Note the largest difference, and refuse one above the tolerance.
-
-        Args:
-            found: Numbers of the bundle.
-            expected: Expected ones.
-            what: Description of them.
-            magnitude: Their sizes, to which differences are relative if the numbers are smaller.
-
-        Raises:
-            ExportError: A number differs.
-        """
-        found = np.asarray(found, np.float64)
-        expected = np.asarray(expected, np.float64)
-        with np.errstate(invalid="ignore"):  # differences of equal infinite numbers
-            relative = np.abs(found - expected) / np.maximum(magnitude, np.abs(expected))
-        difference = float(np.max(np.where(found == expected, 0.0, relative), initial=0.0))
-        if not difference <= TOLERANCE:
-            fault = f"{what} differs by {difference:.2g}, more than {TOLERANCE:g}"
-            raise ExportError(f"{fault}: {found} instead of {expected}")
-        self.largest_difference = max(self.largest_difference, difference)
-
-    def compare_action(
-        self,
-        found: Any,
-        expected: Any,
-        what: str,
-        space: Mapping[str, Any],
-        ties: Any = False,
-    ) -> bool:
-        """Compare numbers up to the tolerance, and integers exactly; entries in near ties may differ.
-
-        In a type that is coarser than the tolerance, such as float16, numbers may be rounded to neighbours.
-
-        Args:
-            found: [*shape] action of the bundle.
-            expected: [*shape] expected action.
-            what: Description of it.
-            space: Its space, as plain values.
-            ties: [*shape] which entries are near ties.
-
-        Returns:
-            True if an entry in a near tie differs.
-
-        Raises:
-            ExportError: Another entry differs.
-        """
-        found, expected = np.asarray(found), np.asarray(expected)
-        if found.dtype.kind != "f":
-            differs = found != expected
-            if (differs & ~np.asarray(ties)).any():
-                raise ExportError(f"{what} is {found} instead of {expected}")
-            return bool(differs.any())
-        magnitude = magnitude_of(space["low"], space["high"])
-        step = np.spacing(np.maximum(np.abs(found), np.abs(expected))).astype(np.float64)
-        found, expected = found.astype(np.float64), expected.astype(np.float64)
-        difference = np.abs(found - expected)
-        differs = difference > TOLERANCE * np.maximum(magnitude, np.abs(expected))
-        is_rounded = differs & (difference <= step)
-        excused = differs & ~is_rounded & ties
-        found = np.where(excused | is_rounded, expected, found)
-        self.compare_numbers(found, expected, what, magnitude)
-        return bool(excused.any())
 
 
 @dataclass(frozen=True)
@@ -201,7 +89,7 @@ def require_parity(
         seed: Determines the uniform numbers of sampled actions.
 
     Returns:
-        The result, and step key -> the first decisions of the bundle, at most `MOST_KEPT`.
+        The result, and step key -> the first decisions of the bundle, at most 32.
 
     Raises:
         ExportError: A number or an action differs, or the bundle refuses to decide; the message names it.
@@ -225,12 +113,12 @@ def require_parity(
         expected = _by_policy(policy, graph, decision, states.get(actor), uniforms)
         sample = {head: expected[f"sample/{head}"] for head in graph.actions}
         where = f"the bundle does not decide as the policy does: {place}"
-        most_likely = single.most_likely
-        differs = parity.compare_decision(graph, most_likely, expected, decision.action, where)
-        parity.near_ties += differs
-        parity.compare_decision(graph, single.sampled, expected, sample, f"{where}, sampled", uniforms)
-        states[actor] = most_likely.state
-        if len(first[key]) < MOST_KEPT:
+        most_likely = difference_of_decisions(graph, single.most_likely, expected, decision.action, where)
+        sampled = difference_of_decisions(graph, single.sampled, expected, sample, f"{where}, sampled", uniforms)
+        parity.near_ties += most_likely.has_near_tie
+        parity.largest_difference = max(parity.largest_difference, most_likely.largest, sampled.largest)
+        states[actor] = single.most_likely.state
+        if len(first[key]) < _MOST_KEPT:
             first[key].append(single)
     return parity, first
 

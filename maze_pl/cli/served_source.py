@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maze_pl.serving.served_policy import ServedPolicy
 
 TOKEN_VARIABLE: Final = "MAZE_PL_SERVE_TOKEN"
-"""Environment variable with the token that requests must send, which the code of a run does not get."""
+"""Environment variable with the token that requests must send, which is not passed on to exports."""
 _MESSAGE: Final = "maze-pl: error: "  # before the message of a command that fails
 _SECONDS_BETWEEN_LOOKS: Final = 0.05
 _SECONDS_TO_END: Final = 2.0  # for an export that is stopped, until it is killed

@@ -48,6 +48,7 @@ class BundlePolicy:
         self._data = _content(path) if data is None else data
         self._policy = Policy.load(path, data=self._data)
         self.manifest = self._policy.manifest
+        _require_roles(path, self.manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy the content of the file, as sessions of ONNX Runtime cannot be copied."""
@@ -160,6 +161,21 @@ class BundlePolicy:
                     raise ConfigurationError(
                         f"{self.path}: the bundle does not fit: in {what} of sub-step {key!r} it {both}"
                     )
+
+
+def _require_roles(path: str | Path, manifest: Mapping[str, Any]) -> None:
+    """Raise BundleError if a manifest does not list the wrappers as `maze-pl export` does."""
+    wrappers = manifest.get("wrappers")
+    if not isinstance(wrappers, list) or not all(_is_role(value) for value in wrappers):
+        fault = "its manifest has no list `wrappers` of dicts with a text `name` and a bool `is_included`"
+        raise BundleError(f"{path} is not a valid bundle: {fault}")
+
+
+def _is_role(value: Any) -> bool:
+    """True if an entry of a manifest names a wrapper, and whether the bundle contains it."""
+    if not isinstance(value, dict):
+        return False
+    return isinstance(value.get("name"), str) and isinstance(value.get("is_included"), bool)
 
 
 def _content(path: str | Path) -> bytes:

@@ -29,8 +29,9 @@ from maze_pl_runtime import BundleError, Decision
 
 _LOGGER: Final = logging.getLogger(__name__)
 LOAD_ERRORS: Final = (BundleError, ConfigurationError)
-"""Errors of a file that is not a bundle, and of a run or checkpoint that cannot be exported."""
+"""Errors of a file that is not a bundle, and of a policy that cannot be exported or whose states are too large."""
 _CLIENT_GONE: Final = 499  # the client has closed the connection
+_SECONDS_OF_PATIENCE: Final = 0.1  # that each client has
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -79,7 +80,7 @@ class DecisionServer:
         self._episodes = EpisodeStore(options.max_episodes, options.episode_seconds, options.max_state_bytes)
         self._batcher = Batcher(options.max_batch, self._metrics.count_batch)
         self._reloading = asyncio.Lock()
-        self.served = load()
+        self.served = self._loaded()
         self._metrics.name_policy(self.served.digest)
         routes = [
             self._route("/act", "POST", self._act),
@@ -98,6 +99,12 @@ class DecisionServer:
             exception_handlers={HTTPException: _unknown_path},
         )
         self.app.router.redirect_slashes = False  # other paths are unknown ones
+
+    def _loaded(self) -> ServedPolicy:
+        """Load the bundle, or export the run; see `reload` for the errors."""
+        served = self._load()
+        self._episodes.require_room(served.state_shapes)
+        return served
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -160,16 +167,21 @@ class DecisionServer:
     # --------------------------------------------------------------------------------------------- decisions
 
     async def _act(self, request: Request) -> Response:
+        has_left = _departure(request)
         served = self.served
         content = decoded(await self._body(request), request.headers.get("content-type", ""), served.n_arrays)
         checked = served.checked(content)
-        return self._answer(request, served, checked, await self._batcher.decide(served, checked))
+        decision = await self._batcher.decide(served, checked, has_left)
+        return self._answer(request, served, checked, decision)
 
     async def _act_in_episode(self, request: Request) -> Response:
+        has_left = _departure(request)
         body = await self._body(request)
         name = request.path_params["episode"]
         episode = self._episodes.find(name)
         async with episode.lock:
+            if await has_left():
+                raise ClientDisconnect
             served = self.served
             if episode.state_shapes != served.state_shapes:  # while the request waited for its turn
                 fault = "the bundle was replaced by one with other states"
@@ -185,7 +197,7 @@ class DecisionServer:
             if state:
                 of_batch = {part: array[None] for part, array in state.items()}
                 checked = replace(checked, state=of_batch)
-            decision = await self._batcher.decide(served, checked)
+            decision = await self._batcher.decide(served, checked, has_left)
             self._episodes.keep(name, *actor, decision.state)
             return self._answer(request, served, checked, decision, with_state=False)
 
@@ -273,11 +285,11 @@ class DecisionServer:
 
         Raises:
             BundleError: The file is not a valid bundle; the previous bundle stays in place after all errors.
-            ConfigurationError: The run or checkpoint cannot be exported.
+            ConfigurationError: The run or checkpoint cannot be exported, or policy states are too large.
         """
         async with self._reloading:
             try:
-                served = await asyncio.to_thread(self._load)
+                served = await asyncio.to_thread(self._loaded)
             except Exception:
                 self._metrics.count_reload(False)
                 raise
@@ -286,6 +298,19 @@ class DecisionServer:
             self._metrics.name_policy(served.digest)
             self._metrics.count_reload(True)
             return {"sha256": served.digest, "ended_episodes": n_ended}
+
+
+def _departure(request: Request) -> Callable[[], Awaitable[bool]]:
+    """Return a function that tells whether the client of a request has closed the connection.
+
+    It does not look soon after the request, since this takes 0.1 ms.
+    """
+    began = time.monotonic()
+
+    async def has_left() -> bool:
+        return time.monotonic() - began > _SECONDS_OF_PATIENCE and await request.is_disconnected()
+
+    return has_left
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:

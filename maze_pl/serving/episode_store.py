@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.serving.decoding import Array
 from maze_pl.serving.request_error import RequestError
 from maze_pl.serving.served_policy import StepKey
@@ -75,6 +77,22 @@ class EpisodeStore:
         self._clock = clock
         self._episodes: dict[str, Episode] = {}  # in the order of their last use
 
+    def require_room(self, state_shapes: Mapping[Any, Mapping[str, Any]]) -> None:
+        """Refuse a policy of which no policy state can be kept.
+
+        Args:
+            state_shapes: Step key -> name -> type and shape of a part of the policy state.
+
+        Raises:
+            ConfigurationError: The policy state of a single actor takes more memory than all of them may.
+        """
+        for key, parts in state_shapes.items():
+            sizes = [np.dtype(part["dtype"]).itemsize * math.prod(part["shape"]) for part in parts.values()]
+            n_bytes = BYTES_OF_ACTOR + sum(sizes)
+            if parts and n_bytes > self.max_bytes:
+                fault = f"the policy state of an actor of sub-step {key!r} takes {n_bytes} bytes"
+                raise ConfigurationError(f"{fault}, more than --max_state_bytes {self.max_bytes} allows")
+
     def __len__(self) -> int:
         self._forget_old()
         return len(self._episodes)
@@ -123,9 +141,6 @@ class EpisodeStore:
         actor = (step_key, agent_id)
         if actor not in episode.states:
             n_bytes = BYTES_OF_ACTOR + sum(array.nbytes for array in decision_state.values())
-            if n_bytes > self.max_bytes:
-                fault = f"the policy state of an actor takes {n_bytes} bytes"
-                raise RequestError(f"{fault}, more than --max_state_bytes {self.max_bytes} allows", status=503)
             if self.n_bytes + n_bytes > self.max_bytes:
                 fault = f"the policy states of all episodes take {self.n_bytes} bytes, and at most {self.max_bytes}"
                 raise RequestError(f"{fault} are allowed: {self._remedy}", status=503)

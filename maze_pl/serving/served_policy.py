@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +137,7 @@ class ServedPolicy:
             field = f"observation/{part.name}"
             if part.name not in given:
                 raise RequestError(f"observation {part.name!r} is missing; this sub-step needs {names}", field)
+            _require_no_text(given[part.name], field)
             try:
                 array, is_batch = part(given[part.name])
             except (ValueError, OverflowError) as error:
@@ -231,6 +233,15 @@ def _flag(content: Mapping[str, Any], name: str, default: bool) -> bool:
     return bool(value)
 
 
+def _require_no_text(given: Any, field: str) -> None:
+    """Refuse lists with a text: NumPy would make an array of texts, in which each number takes as much memory as it."""
+    values = [given] if type(given) is list else []
+    while values:
+        if str in set(map(type, values)):
+            raise RequestError(f"{field} has a text, expected numbers only", field)
+        values = list(itertools.chain.from_iterable(part for part in values if type(part) is list))
+
+
 def _numbers(given: Any, field: str, dtype: str, shape: tuple[int, ...], is_batch: bool) -> Array:
     """Return numbers as an array with a batch dimension.
 
@@ -242,6 +253,7 @@ def _numbers(given: Any, field: str, dtype: str, shape: tuple[int, ...], is_batc
         is_batch: Whether the request has a batch dimension.
     """
     expected = shape if is_batch else shape[1:]
+    _require_no_text(given, field)
     try:
         array = converted(given, np.dtype(dtype), expected, field)
     except ValueError as error:

@@ -102,7 +102,7 @@ def _config_of(server: DecisionServer, limits: ConnectionLimits, host: str, port
         server.app,
         host=host,
         port=port,
-        log_level="warning",
+        log_level="error",  # clients could fill the log with warnings
         access_log=False,
         http=partial(Connection, limits),  # type: ignore[arg-type]  # uvicorn only calls it
         backlog=ACCEPTED_AT_ONCE,
@@ -144,6 +144,8 @@ async def _serve(
     reloads: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
+        if len(reloads) > 1:  # the last one has not begun, and will read what is there then
+            return
         task = asyncio.ensure_future(_reload(server))
         reloads.add(task)
         task.add_done_callback(reloads.discard)

@@ -138,6 +138,29 @@ def test_act_reads_arrays_without_copying_and_accepts_read_only_ones():
     assert policy.act(batch).action["steer"].shape == (64, 2)
 
 
+def with_odd_strides(array: np.ndarray) -> np.ndarray:
+    """The same numbers as a field of records whose size is not a multiple of that of a number."""
+    records = np.zeros(array.shape, [("number", array.dtype), ("flag", np.bool_)])
+    records["number"] = array
+    return records["number"]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [with_odd_strides, lambda array: array.astype(">f4"), lambda array: array[::-1].copy()[::-1]],
+    ids=["odd strides", "big-endian", "negative strides"],
+)
+@pytest.mark.parametrize("is_writeable", [False, True])
+def test_act_takes_arrays_that_tensors_cannot_share(layout, is_writeable) -> None:
+    batch = mixed_batch(3)
+    expected = mixed_policy().act(batch, deterministic=True, with_log_prob=True)
+    array = layout(batch.observation["observation"])
+    array.flags.writeable = is_writeable
+    batch.observation["observation"] = array
+    found = mixed_policy().act(batch, deterministic=True, with_log_prob=True)
+    np.testing.assert_array_equal(found.log_prob, expected.log_prob)
+
+
 def test_act_records_no_gradients_and_leaves_the_mode_alone():
     policy = mixed_policy().train()
     step = policy.act(mixed_batch())

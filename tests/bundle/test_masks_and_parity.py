@@ -361,41 +361,6 @@ def test_an_export_without_any_allowed_decision_is_refused() -> None:
         recorded_decisions(env, policy, wrapper_roles(env), 2, 5, 0)
 
 
-def test_impossible_options_are_compared_as_such() -> None:
-    parity = Parity(1, 1)
-    parity.compare_numbers(np.array([-np.inf, -0.5]), np.array([-np.inf, -0.500001]), "the head")
-    assert parity.largest_difference == pytest.approx(1e-6)
-    for found, expected in (([-np.inf, -0.5], [-90.0, -0.5]), ([-90.0, -0.5], [-np.inf, -0.5]), ([np.inf], [-np.inf])):
-        with pytest.raises(ExportError, match="the head differs by"):
-            parity.compare_numbers(np.array(found), np.array(expected), "the head")
-
-
-def test_actions_are_compared_relative_to_their_bounds() -> None:
-    space = {"type": "box", "shape": [2], "dtype": "float32", "low": 0.0, "high": [1000.0, 1.0]}
-    parity = Parity(1, 1)
-    parity.compare_action(np.array([0.005, 0.0]), np.zeros(2), "the action", space)
-    assert parity.largest_difference == pytest.approx(5e-6)
-    for action in ([0.02, 0.0], [0.0, 2e-5]):
-        with pytest.raises(ExportError, match="the action differs by 2e-05"):
-            parity.compare_action(np.array(action), np.zeros(2), "the action", space)
-
-
-@pytest.mark.parametrize("steps", [0, 1, -1, 2, -2])
-def test_numbers_of_a_coarse_type_may_be_rounded_to_neighbours(steps: int) -> None:
-    space = {"low": -1.0, "high": 1.0}
-    expected = np.array([-0.75, 0.1, 0.0], np.float16)
-    found = expected.copy()
-    for _ in range(abs(steps)):
-        found = np.nextafter(found, np.float16(np.sign(steps)))
-    parity = Parity(1, 1)
-    if abs(steps) < 2:
-        assert not parity.compare_action(found, expected, "the action", space)
-        assert parity.largest_difference < 1e-6
-    else:
-        with pytest.raises(ExportError, match="the action differs"):
-            parity.compare_action(found, expected, "the action", space)
-
-
 def test_actions_of_a_coarse_type_are_compared_in_that_type() -> None:
     logits = {"force": [0.1234567, -0.7654321, -1.0, -1.0]}
     parity = compared(env_of(force=spaces.Box(-1.0, 1.0, (2,), np.float16)), logits, logits)

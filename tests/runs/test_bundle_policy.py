@@ -30,8 +30,9 @@ from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
 from maze_pl.runs.contained_wrappers import MakeWithout
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError
+from maze_pl_runtime import BundleError
 from maze_pl_runtime.bundle_file import MANIFEST
-from tests.bundle.written_bundles import BOX, MASK, STEP, write_bundle
+from tests.bundle.written_bundles import BOX, MASK, STEP, graph, write_bundle
 
 OBSERVATIONS = {
     "place": spaces.Box(-np.inf, np.inf, (2,), np.float32),
@@ -228,6 +229,21 @@ def test_a_comparison_says_that_a_bundle_is_cut_off(tmp_path: Path, n_kept: int)
         lambda: rollout(partial(env_of, TURN), path, 1),
     ):
         with pytest.raises(ValueError, match=r"a.bundle is not a bundle of `maze-pl export`, or was changed or cut"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "wrappers", [None, "abc", {"name": "a"}, ["abc"], [{"name": 3, "is_included": True}], [{"name": "a"}]], ids=repr
+)
+def test_a_bundle_whose_wrappers_make_no_sense_is_refused(tmp_path: Path, wrappers: Any) -> None:
+    path = tmp_path / "a.bundle"
+    manifest = {"steps": [STEP]} if wrappers is None else {"steps": [STEP], "wrappers": wrappers}
+    path.write_bytes(bundle_bytes(manifest, {"graphs/0.onnx": graph()}))
+    for refused in (
+        lambda: BundlePolicy(path),
+        lambda: rollout(partial(env_of, TURN), path, 1),
+    ):
+        with pytest.raises(BundleError, match=r"a\.bundle is not a valid bundle: its manifest has no list `wrappers`"):
             refused()
 
 

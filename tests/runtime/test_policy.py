@@ -318,6 +318,21 @@ def rewritten(source: Path, target: Path, change: Any) -> Path:
         (lambda manifest: manifest.pop("format"), "not a valid bundle: KeyError: 'format'"),
         (lambda manifest: manifest.pop("steps"), "not a valid bundle: KeyError: 'steps'"),
         (lambda manifest: manifest.update(steps=3), "not a valid bundle: TypeError"),
+        (lambda manifest: manifest.update(steps=[]), r"its sub-steps are \[\], expected integers or texts"),
+        (
+            lambda manifest: manifest["steps"][0].update(key=None),
+            r"its sub-steps are \[None\], expected integers or texts",
+        ),
+        (lambda manifest: manifest["steps"][0].update(n_uniforms=True), "n_uniforms and separate_networks must be"),
+        (
+            lambda manifest: manifest["steps"][0].update(separate_networks="x"),
+            "n_uniforms and separate_networks must be",
+        ),
+        (
+            lambda manifest: manifest["steps"][0]["heads"]["turn"].update(choices=[7]),
+            r"3 parameters of 'turn' .* \[7\]",
+        ),
+        (lambda manifest: manifest["steps"][0]["heads"]["turn"].update(choices=[4, -1]), r"have choices \[4, -1\]"),
         (lambda manifest: manifest["files"].update(other={"sha256": ""}), "do not match the checksums in its manifest"),
         (lambda manifest: manifest["steps"][0].update(graph="x.onnx"), "KeyError: 'x.onnx'"),
         (lambda manifest: manifest["steps"][0]["state"]["memory"].update(dtype="i4,("), "bundle: SyntaxError"),
@@ -334,7 +349,7 @@ def test_bundles_of_other_versions_and_damaged_manifests_are_refused(tmp_path: P
     [
         ({"n_uniforms": 2}, r"uniforms is \('tensor\(double\)', \[1\]\), expected \('tensor\(double\)', \[2\]\)"),
         ({"state": {}}, r"next_state/memory is .*, expected None"),
-        ({"heads": {"turn": {**HEAD, "size": 4}}}, "parameters/turn is"),
+        ({"heads": {"turn": {**HEAD, "size": 4, "choices": [4]}}}, "parameters/turn is"),
         ({"observations": {**STEP["observations"], "more": STEP["observations"]["place"]}}, "observation/more is None"),
         ({"actions": {"turn": {"type": "multi_binary", "shape": [3]}}}, "action/turn is"),
         ({"separate_networks": 2}, "agent_id is None"),
@@ -369,6 +384,35 @@ def test_a_missing_onnx_runtime_is_not_a_fault_of_the_bundle(tmp_path: Path, mon
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match="onnxruntime"):
         Policy.load(path)
+
+
+def test_a_wrong_number_of_threads_is_not_a_fault_of_the_bundle(tmp_path: Path) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+    for n_threads in ("2", 1.0, -1, None):
+        with pytest.raises(ValueError, match=r"^n_threads=.* must be an integer, 0 or more$") as refused:
+            Policy.load(path, n_threads=n_threads)  # type: ignore[arg-type]
+        assert not isinstance(refused.value, BundleError)
+
+
+@pytest.mark.parametrize("place", ["zipfile.ZipFile", "maze_pl_runtime.policy._Step"])
+def test_too_little_memory_is_not_a_fault_of_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    path = write_bundle(tmp_path / "a.bundle")
+
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(place, fail)
+    with pytest.raises(MemoryError):
+        Policy.load(path)
+
+
+def test_the_reason_why_a_bundle_is_not_valid_is_kept(tmp_path: Path) -> None:
+    source = write_bundle(tmp_path / "a.bundle")
+    with pytest.raises(BundleError) as refused:
+        Policy.load(rewritten(source, tmp_path / "b.bundle", lambda manifest: manifest.pop("steps")))
+    assert isinstance(refused.value.__cause__, KeyError)
 
 
 def test_files_that_are_missing_or_something_else_are_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,7 @@ def test_episodes_are_limited(client: TestClient) -> None:
         ({"observation": {"place": [0, 0]}}, "observation/allowed", "'allowed' is missing"),
         ({"observation": {**ONE, "place": [1.0]}}, "observation/place", "has shape (1,), expected (2,)"),
         ({"observation": {**ONE, "place": "east"}}, "observation/place", "must be float32 of shape (2,), not 'east'"),
+        ({"observation": {**ONE, "place": [[1, 2], [3, "a"]]}}, "observation/place", "has a text, expected numbers"),
         ({"observation": {**ONE, "place": [1e300, 0]}}, "observation/place", "not finite"),
         ({"observation": {**ONE, "kind": 9}}, "observation/kind", "must be integers from 1 to 4"),
         ({"observation": {**ONE, "allowed": [2, 0, 1]}}, "observation/allowed", "integers from 0 to 1"),
@@ -176,6 +178,7 @@ def test_episodes_are_limited(client: TestClient) -> None:
         ({"observation": ONE, "determinstic": True}, "determinstic", "did you mean deterministic"),
         ({"observation": ONE, "state": {"x": 1}}, "state", "must be null or have the entries ['memory']"),
         ({"observation": ONE, "state": {"memory": [1]}}, "state/memory", "finite numbers of shape (2,)"),
+        ({"observation": ONE, "state": {"memory": [1, "2"]}}, "state/memory", "has a text, expected numbers only"),
         ({"observation": ONE, "uniforms": [1.5]}, "uniforms", "at least 0 and below 1"),
         ({"observation": ONE, "agent_id": -1}, "agent_id", "must be from 0"),
         ({"observation": ONE, "agent_id": 0.5}, "agent_id", "must be int64"),
@@ -202,6 +205,26 @@ def test_a_long_name_of_a_field_takes_no_longer_than_a_short_one(
     answer = client.post("/act", json={"observations" * 300: 1})
     assert answer.status_code == 422
     assert [len(name) for name in names] == [80]
+
+
+def test_a_long_text_in_a_list_takes_no_memory_for_each_number(bundle: Path) -> None:
+    place = [0.0] * 1000 + ["a" * 100_000]
+    content = json.dumps({"observation": {**ONE, "place": place}})
+    with TestClient(server_of(bundle)) as client:
+        tracemalloc.start()
+        try:
+            answer = client.post("/act", content=content, headers={"content-type": "application/json"})
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert (answer.status_code, answer.json()["field"]) == (422, "observation/place")
+    assert peak < 10_000_000, "an array of texts would have 400 MB"
+
+
+def test_deeply_nested_lists_are_refused(client: TestClient) -> None:
+    content = '{"observation": {"place": ' + "[" * 900 + "]" * 900 + ', "allowed": [1, 1, 1], "kind": 2}}'
+    answer = client.post("/act", content=content, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "observation/place")
 
 
 def test_an_archive_of_many_arrays_is_refused(bundle: Path) -> None:
@@ -238,6 +261,18 @@ def test_policy_states_of_episodes_are_limited_in_memory(bundle: Path) -> None:
         answers = [client.post(path, json={"observation": ONE, "agent_id": agent}) for agent in (0, 1, 2, 1)]
     assert [answer.status_code for answer in answers] == [200, 200, 503, 200]
     assert "the policy states of all episodes take 2016 bytes" in answers[2].json()["error"]
+
+
+def test_a_policy_of_which_no_state_fits_is_not_served(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"takes 1008 bytes, more than --max_state_bytes 1000 allows$"):
+        server_of(bundle, max_state_bytes=1000)
+    server = server_of(bundle, max_state_bytes=1008, token="secret")
+    monkeypatch.setattr(episode_store, "BYTES_OF_ACTOR", 2000)  # as if the states of the new bundle were larger
+    with TestClient(server) as client:
+        answer = client.post("/reload", headers=TOKEN)
+        assert (answer.status_code, "the bundle in use stays: " in answer.json()["error"]) == (409, True)
+        assert "takes 2008 bytes" in answer.json()["error"]
+        assert client.post("/act", json={"observation": ONE}, headers=TOKEN).status_code == 200
 
 
 def test_bodies_and_batches_are_limited(client: TestClient) -> None:

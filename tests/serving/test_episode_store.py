@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.serving.episode_store import BYTES_OF_ACTOR, EpisodeStore
 from maze_pl.serving.request_error import RequestError
 
@@ -83,12 +86,16 @@ def test_the_memory_of_policy_states_is_bounded_over_all_episodes() -> None:
     assert store.n_bytes == 0
 
 
-def test_a_policy_state_above_the_limit_is_refused_by_its_size() -> None:
-    store = EpisodeStore(10, 5.0, 1000)
-    name = store.begin({})
-    with pytest.raises(RequestError, match=r"takes 1400 bytes, more than --max_state_bytes 1000 allows$") as error:
-        store.keep(name, 0, 0, state())
-    assert error.value.status == 503
+def test_a_policy_of_which_no_state_fits_is_refused_by_its_size() -> None:
+    shapes: dict[Any, Any] = {0: {}, "b": {"memory": {"dtype": "float32", "shape": [4, 25]}}}
+    EpisodeStore(10, 5.0, BYTES_OF_ACTOR + 400).require_room(shapes)
+    EpisodeStore(10, 5.0, 1).require_room({0: {}})  # a policy without states keeps none
+    message = r"of sub-step 'b' takes 1400 bytes, more than --max_state_bytes 1399 allows$"
+    with pytest.raises(ConfigurationError, match=message):
+        EpisodeStore(10, 5.0, BYTES_OF_ACTOR + 399).require_room(shapes)
+    shapes["b"]["memory"]["shape"] = [2**40, 2**40]
+    with pytest.raises(ConfigurationError, match="more than --max_state_bytes"):
+        EpisodeStore(10, 5.0, 2**52).require_room(shapes)
 
 
 def test_policy_states_do_not_keep_those_of_others_in_memory() -> None:

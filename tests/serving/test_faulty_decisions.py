@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from maze_pl.serving.app import DecisionServer, ServerOptions
-from maze_pl.serving.batcher import Batcher
-from maze_pl.serving.served_policy import ServedPolicy
+from maze_pl.serving.batcher import Batcher, _results
+from maze_pl.serving.served_policy import CheckedRequest, ServedPolicy
+from maze_pl_runtime import Decision
 from tests.bundle.written_bundles import write_bundle
 
 ONE: dict[str, Any] = {"place": [0.5, -1.0], "allowed": [1, 1, 1], "kind": 2}
@@ -43,6 +45,10 @@ def test_observations_that_are_not_finite_are_the_clients_mistake(served: Served
         assert answer.json()["field"] == "observation/place"
 
 
+async def has_left() -> bool:
+    return False
+
+
 def test_a_request_that_fails_does_not_fail_those_decided_with_it(served: ServedPolicy) -> None:
     sizes: list[int] = []
 
@@ -50,7 +56,8 @@ def test_a_request_that_fails_does_not_fail_those_decided_with_it(served: Served
         batcher = Batcher(8, sizes.append)
         contents = [{"observation": place, "state": {"memory": [3e38, 0.0]}} for place in (ONE, FAR, ONE)]
         requests = [served.checked(content) for content in contents]
-        results = await asyncio.gather(*[batcher.decide(served, one) for one in requests], return_exceptions=True)
+        decisions = [batcher.decide(served, one, has_left) for one in requests]
+        results = await asyncio.gather(*decisions, return_exceptions=True)
         batcher.close()
         return results
 
@@ -58,3 +65,19 @@ def test_a_request_that_fails_does_not_fail_those_decided_with_it(served: Served
     assert sizes == [3]
     assert isinstance(second, ValueError)
     assert first.action["turn"].tolist() == third.action["turn"].tolist() == [2]
+
+
+def test_a_request_that_fails_is_found_in_few_decisions(served: ServedPolicy) -> None:
+    state = {"memory": [3e38, 0.0]}
+    requests = [served.checked({"observation": FAR if n == 11 else ONE, "state": state}) for n in range(16)]
+    sizes: list[int] = []
+    decide = served.decide
+
+    def counted(some: Sequence[CheckedRequest]) -> list[Decision]:
+        sizes.append(len(some))
+        return decide(some)
+
+    served.decide = counted  # type: ignore[method-assign]
+    results = _results(served, requests)
+    assert [n for n, result in enumerate(results) if isinstance(result, ValueError)] == [11]
+    assert sizes == [16, 8, 8, 4, 2, 2, 1, 1, 4]

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -24,8 +25,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from maze_pl.__main__ import main
+from maze_pl.serving import app
 from maze_pl.serving.app import DecisionServer, ServerOptions
-from maze_pl.serving.connections import ConnectionLimits, most_connections
+from maze_pl.serving.connections import Connection, ConnectionLimits, most_connections
 from maze_pl.serving.served_policy import ServedPolicy
 from maze_pl.serving.server import _config_of, _Server, _socket_of, serve
 from tests.bundle.written_bundles import STEP, write_bundle
@@ -170,6 +172,41 @@ def test_a_server_that_is_ready_reloads_once_for_hangups_before(
     assert capsys.readouterr().out.startswith("serving on http://127.0.0.1:")
 
 
+def test_hangups_during_a_reload_are_one_further_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    loads: list[ServedPolicy] = []
+    release = threading.Event()
+
+    def load() -> ServedPolicy:
+        loads.append(ServedPolicy(bundle, 8))
+        if len(loads) == 2:
+            release.wait(SECONDS)
+        return loads[-1]
+
+    def is_reloading() -> bool:
+        return any(task.get_coro().__qualname__ == "_reload" for task in asyncio.all_tasks())
+
+    server = DecisionServer(load, ServerOptions())
+    original = _Server.main_loop
+
+    async def main_loop(self: _Server) -> None:
+        signal.raise_signal(signal.SIGHUP)
+        while len(loads) < 2:
+            await asyncio.sleep(0.01)
+        for _ in range(5):
+            signal.raise_signal(signal.SIGHUP)
+            await asyncio.sleep(0.01)
+        release.set()
+        while is_reloading():
+            await asyncio.sleep(0.01)
+        signal.raise_signal(signal.SIGTERM)
+        await original(self)
+
+    monkeypatch.setattr(_Server, "main_loop", main_loop)
+    assert serve(server, "127.0.0.1", 0) == signal.SIGTERM
+    assert len(loads) == 3, "at the start, for the first hangup, and for all others"
+
+
 SECONDS = 60.0  # after which a test that waits for the server fails
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Client]]
@@ -232,6 +269,29 @@ def test_connections_that_send_no_complete_head_are_closed(tmp_path: Path) -> No
     asyncio.run(play())
 
 
+def test_bytes_that_are_not_http_leave_the_log_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    chunked = b"GET /health HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    upgrade = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close, upgrade\r\nupgrade: websocket\r\n\r\n"
+
+    async def play() -> None:
+        async with running(bundle, ConnectionLimits(client_seconds=SECONDS, most=100)) as connect:
+            nonsense, answered, upgraded = await connect(), await connect(), await connect()
+            nonsense[1].write(b"nonsense\r\n\r\n")
+            assert (await received(nonsense)).startswith(b"HTTP/1.1 400 ")
+            answered[1].write(chunked)
+            assert (await received(answered, 4096)).startswith(b"HTTP/1.1 200 ")
+            answered[1].write(b"no size of a chunk\r\n")
+            assert b"HTTP" not in await received(answered)
+            upgraded[1].write(upgrade)
+            assert (await received(upgraded)).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(play())
+    assert (caplog.records, capfd.readouterr().err) == ([], "")
+
+
 def test_the_longest_idle_connection_makes_room_for_another_one(tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "agent.bundle")
 
@@ -254,6 +314,30 @@ def test_the_longest_idle_connection_makes_room_for_another_one(tmp_path: Path) 
                 assert (await received(one, 4096)).startswith(b"HTTP/1.1 200 ")
 
     asyncio.run(play())
+
+
+def test_a_connection_that_sends_much_is_read_in_turn_with_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    sizes: list[int] = []
+    data_received = Connection.data_received
+
+    def noted(self: Connection, data: bytes) -> None:
+        sizes.append(len(data))
+        data_received(self, data)
+
+    monkeypatch.setattr(Connection, "data_received", noted)
+
+    async def play() -> None:
+        async with running(bundle, ConnectionLimits(client_seconds=SECONDS, most=100)) as connect:
+            client = await connect()
+            client[1].write(head(200_000) + BODY + b" " * (200_000 - len(BODY)))
+            assert (await received(client, 4096)).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(play())
+    assert sum(sizes) > 200_000
+    assert max(sizes) <= 4096, "as chunks of one byte take long"
 
 
 @contextlib.asynccontextmanager
@@ -374,6 +458,64 @@ def test_a_connection_that_reads_an_answer_is_not_idle_while_others_are(tmp_path
                 client.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("has_episode", [False, True])
+def test_a_request_whose_client_has_left_is_not_decided(
+    has_episode: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = write_bundle(tmp_path / "agent.bundle")
+    is_deciding, release = threading.Event(), threading.Event()
+    sizes: list[int] = []
+    decide = ServedPolicy.decide
+
+    def slow(self: ServedPolicy, requests: Any) -> Any:
+        sizes.append(len(requests))
+        is_deciding.set()
+        release.wait(SECONDS)
+        return decide(self, requests)
+
+    monkeypatch.setattr(ServedPolicy, "decide", slow)
+    monkeypatch.setattr(app, "_SECONDS_OF_PATIENCE", -1.0)
+
+    request = json.dumps({"observation": ONE, "with_parameters": True}).encode()
+
+    async def asked(address: Any, path: str, body: bytes = request) -> Client:
+        client = await asyncio.open_connection(*address)
+        client[1].write(head(len(body)).replace(b"/act", path.encode()).replace(b"host", b"connection: close\r\nhost"))
+        client[1].write(body)
+        return client
+
+    async def answered(client: Client) -> bytes:
+        content = (await received(client)).partition(b"\r\n\r\n")[2]
+        client[1].close()
+        return content
+
+    async def play() -> list[float]:
+        async with answering(bundle, ConnectionLimits(client_seconds=SECONDS, most=100)) as (server, address):
+            path = "/act"
+            if has_episode:
+                begun = json.loads(await answered(await asked(address, "/episodes")))
+                path = f"/episodes/{begun['episode']}/act"
+            first = await asked(address, path)
+            while not is_deciding.is_set():
+                await asyncio.sleep(0.01)
+            left = await asked(address, path, b"no JSON" if has_episode else request)  # which is not read, either
+            while len(server.server_state.tasks) < 2:
+                await asyncio.sleep(0.01)
+            left[1].close()
+            while len(server.server_state.connections) > 1:
+                await asyncio.sleep(0.01)
+            second = await asked(address, path)
+            release.set()
+            answers = [json.loads(await answered(one)) for one in (first, second)]
+            metrics = await asyncio.open_connection(*address)
+            metrics[1].write(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert b'status="499"} 1.0' in await answered(metrics)
+            return [answer["parameters"]["turn"][2] for answer in answers]
+
+    assert asyncio.run(play()) == ([0.5, 1.0] if has_episode else [0.5, 0.5])
+    assert sizes == [1, 1]
 
 
 class Sending:
