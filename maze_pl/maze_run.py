@@ -33,7 +33,14 @@ from maze_pl.config.search_path import (
     read,
     suggestion,
 )
-from maze_pl.migration.documented import ROLLOUTS, TRAINING, fit_options, product, rollout_options
+from maze_pl.migration.documented import (
+    ROLLOUTS,
+    TRAINING,
+    fit_options,
+    option_value,
+    product,
+    rollout_options,
+)
 from maze_pl.migration.documented_names import GROUPS
 from maze_pl.migration.documented_rllib import RLLIB, rllib_options
 from maze_pl.runs.run_directory import new_directory
@@ -222,24 +229,18 @@ def _sweep(request: _Request, search: str) -> list[str]:
             raise ConfigurationError(
                 f"{name}={value} names several components, which a search cannot compare: {remedy}"
             )
-    fixed = {key: value for key, value in keys.items() if len(_values(value)) == 1}
-    start = len(fit_options(groups, {}, request.root))
-    options = fit_options(groups, fixed, request.root)
+    options = fit_options(groups, keys, request.root)
     config, options = options[1], options[2:]
     words += ["--config", config]
-    for option, value in zip(options[::2], options[1::2], strict=True):
-        is_word = isinstance(parse(value), bool) and value.lower() not in ("true", "false")  # off, no, ...
-        words += [f"--options.{option.removeprefix('--')}", f"'{value}'" if is_word else value]
-    named: dict[str, str] = {}
     searched: dict[str, Any] = {}
-    for key, value in keys.items():
-        if key in fixed:
-            continue
-        option = fit_options(groups, {key: value}, request.root)[start].removeprefix("--")
-        if option in named:
-            raise ConfigurationError(f"{named[option]} and {key} both stand for --{option}: give values to one of them")
-        named[option] = key
-        searched[option] = parse(f"[{value}]")
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        option, values = name.removeprefix("--"), _values(value)
+        if len(values) > 1:
+            searched[option] = [parse(option_value(option, one)) for one in values]
+        else:
+            is_flag = isinstance(parse(value), bool)
+            is_word = is_flag and value.lower() not in ("true", "false")  # off, no, ...
+            words += [f"--options.{option}", f"'{value}'" if is_word else value]
     if searched:  # in place of the options that the file searches
         words += ["--search", dump(searched)]
     return [*words, TRUST_OPTION] if request.is_trusted else words

@@ -344,6 +344,13 @@ def test_lists_of_values_replace_what_a_search_file_searches(commands: list[list
     assert plan.n_parallel == 2
 
 
+def test_values_of_a_search_are_translated_one_by_one(commands: list[list[str]]) -> None:
+    words = ["algorithm=ppo", "env.name=CartPole-v0,Pendulum-v0", "algorithm.device=cpu,cuda", "wandb=yes,no"]
+    assert main(["-cn", "conf_train", *words, "+experiment=grid_search", "-m"]) == 0
+    searched = "{data.env.name: [CartPole-v1, Pendulum-v1], trainer.accelerator: [cpu, gpu], wandb: [true, false]}"
+    assert commands[0][-2:] == ["--search", searched]
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_documented_search_runs(
@@ -395,9 +402,14 @@ def test_a_folder_of_configurations_is_searched(
         ("-cn conf_rllib enviroment.name=2", "there is no option 'enviroment.name'"),
         ("-cn conf_train +experiment=nevergrad", "+experiment=nevergrad searches: add -cn conf_train --multirun"),
         ("-cn conf_train +experiment=grid_search algorithm=ppo,a2c -m", "algorithm=ppo,a2c names several components"),
-        (
-            "-cn conf_train +experiment=grid_search algorithm.n_epochs=1,2 trainer.max_epochs=3,4 -m",
-            "algorithm.n_epochs and trainer.max_epochs both stand for --trainer.max_epochs: give values to one of them",
+        *(
+            (f"-cn conf_train {line}", "algorithm.n_epochs and trainer.max_epochs both stand for --trainer.max_epochs")
+            for line in (
+                "+experiment=grid_search algorithm.n_epochs=1,2 trainer.max_epochs=3,4 -m",
+                "+experiment=grid_search algorithm.n_epochs=1 trainer.max_epochs=3,4 -m",
+                "algorithm.n_epochs=1,2 trainer.max_epochs=3,4 -m",
+                "algorithm.n_epochs=1 trainer.max_epochs=3",
+            )
         ),
         ("-cn conf_train ~wrappers", "~wrappers removes a part of the configuration"),
         ("-cn conf_train --multi-run", "--multi-run is not an option of maze-run; did you mean --multirun"),

@@ -164,13 +164,13 @@ def start_of(options: Namespace) -> dict[str, str]:
         options: Options of `maze-pl fit`.
 
     Returns:
-        Empty for a run that begins with new weights, or continues.
+        Empty for a run that begins with new weights; the run directory for one that continues.
 
     Raises:
         ConfigurationError: There is no such checkpoint.
     """
     if options.resume is not None:
-        return {}
+        return {"resume": os.path.realpath(options.resume)}
     if options.ckpt_path is not None:  # which is loaded after a warm start
         return {"ckpt_path": os.path.realpath(options.ckpt_path)}
     if options.warm_start is not None:

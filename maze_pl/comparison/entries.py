@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+
 from maze_pl.config.assembling import SEEDS_FILE
+from maze_pl.config.class_paths import is_class_path
 from maze_pl.config.factories import Factory
 from maze_pl.config.learned_options import learned_options, with_class_path
 from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG
@@ -248,7 +251,7 @@ def _named_policy(name: str) -> Any:
         node = read(path)
         if isinstance(node, dict) and isinstance(node.get("class_path"), str):
             return Factory.of(node)
-    elif "." in name and all(map(str.isidentifier, name.split("."))):
+    elif is_class_path(name):
         return Factory(name)
     files = "a run directory, a checkpoint, a bundle"
     expected = f"{files}, random, heuristic, a file such as policy/random_policy, or a class path"
@@ -320,7 +323,7 @@ def _statistics(player: Player, statistics_in: Callable[[Mapping[str, Any], str]
         return statistics_in(options, "the comparison")
     except ValueError as error:
         raise ConfigurationError(f"{player.source}: {error}") from error
-    except (ImportError, OSError) as error:
+    except (ImportError, OSError, gymnasium.error.Error) as error:
         use = "the statistics of other wrappers are found with the environments of training and of the comparison"
         fault = f"one of them cannot be made: {type(error).__name__}: {error}"
         remedy = "without --wrappers (wrappers in Python), those of training are used"

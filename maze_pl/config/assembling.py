@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
+from maze_pl.config.merging import assembled, value_at
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
-from maze_pl.config.references import Fill, assembled, interpolate, value_at
+from maze_pl.config.references import Fill, interpolate
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
 from maze_pl.config.trust import (
     Trust,
@@ -48,6 +49,7 @@ _Option = tuple[str | None, str | None]
 _CHECKED = ("env", "wrappers", "action_masks")
 _ENVIRONMENT_OPTIONS = {"check": _CHECKED, "rollout": (*_CHECKED, "max_agents"), "compare": (*_CHECKED, "max_agents")}
 _WRAPPERS_OF_EVALUATOR: Final = re.compile(r"--(data\.(?:init_args\.)?evaluators\.[^.]+\.wrappers)\+")
+_OF_DATA: Final = re.compile(r"^--data\.(init_args\.)?")
 _OF_TRAINING: Final = frozenset(
     (
         *("model", "data", "trainer", "seed_everything", "hyperparameters"),
@@ -120,7 +122,7 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
         if is_users and command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command, fill)
 
-    complete = interpolate(pieces, take_part)
+    complete = interpolate(pieces, take_part, _ENVIRONMENT_OPTIONS.get(command, ()))
     _refuse_appending_to_nothing(complete)
     for piece in complete:
         if run_dir is not None:
@@ -228,7 +230,7 @@ def _take_environment(piece: Piece, command: str, fill: Fill = lambda value: val
     elif piece.option == "--run" and command == "check":  # its configuration precedes the options
         piece.option = piece.text = None
     elif piece.option not in CONFIG_OPTIONS:
-        piece.option = piece.option and piece.option.replace("--data.", "--", 1)
+        piece.option = piece.option and _OF_DATA.sub("--", piece.option)
     elif isinstance(content, dict) and _OF_TRAINING.intersection(content):
         whole = dict(content)
         for name in ("data", "init_args"):

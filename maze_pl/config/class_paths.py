@@ -2,17 +2,21 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece
 
 _OF_DATA = "data"  # `rollout` and `check` know its environment and wrappers without this name
 
 _Place = tuple[str, ...]
+_STAND_FOR: Final[dict[tuple[_Place, str], str]] = {
+    (("model", "networks"), "auto"): "maze_pl.perception.AutomaticModelComposer",
+}
+"""Place and word of an option -> the class path that the word stands for."""
 
 
 def complete_class_paths(pieces: Sequence[Piece]) -> None:
-    """Write class paths as mappings if later pieces have options of these components.
+    """Write class paths, and words for them, as mappings if later pieces have options of these components.
 
     jsonargparse takes no options of a function that is named by its path alone.
 
@@ -23,7 +27,8 @@ def complete_class_paths(pieces: Sequence[Piece]) -> None:
     for piece in reversed(pieces):
         start = _start(piece)
         if piece.text is not None:
-            piece.put(_completed(piece.content, start, parents))
+            if piece.keys[-1] != "class_path":
+                piece.put(_completed(piece.content, start, parents))
             parents.update(start[:length] for length in range(1, len(start)))
             parents.update(_mappings(piece.content, start))
 
@@ -59,7 +64,10 @@ def _completed(content: Any, place: _Place, parents: set[_Place]) -> Any:
         }
     if isinstance(content, list) and content:  # later options belong to its last item
         return [*content[:-1], _completed(content[-1], place, parents)]
-    return {"class_path": content} if is_class_path(content) and place in parents else content
+    if place not in parents:
+        return content
+    path = _STAND_FOR.get((place, content), content) if isinstance(content, str) else content
+    return {"class_path": path} if is_class_path(path) else content
 
 
 def _mappings(content: Any, place: _Place) -> Iterator[_Place]:

@@ -18,12 +18,20 @@ _NOT_LEARNED_OF_TRAINER: Final = (
 )
 _FOLDERS: Final = ("dirpath", "default_root_dir")  # of checkpoints and other files, below these options
 _WITH_FOLDERS: Final = ("best_checkpoint", "trainer")
-_STARTS: Final = {"--warm-start": "warm_start", "--warm_start": "warm_start", "--ckpt_path": "ckpt_path"}
+_CONTINUED: Final = "resume"
+_STARTS: Final = {
+    "--warm-start": "warm_start",
+    "--warm_start": "warm_start",
+    "--ckpt_path": "ckpt_path",
+    "--resume": _CONTINUED,
+}
 """Options of commands that begin with weights, and their names."""
 _MODULES: Final = ("PopulationDataModule", "ReplayDataModule", "RolloutDataModule", "SelfLabellingDataModule")
 _ON_ANY_ENGINE: Final = frozenset(f"maze_pl.datamodules.{name}" for name in (*_MODULES, "TrajectoryDataModule"))
 """Data modules that deliver the same numbers on all engines, unlike asynchronous actors."""
 _SEED_FOLDER: Final = re.compile(r"(?<![^/])seed_\d+(?![^/])")
+_ANY_SEED: Final = "seed_*"
+_OF_RUN: Final = re.compile(r"(?P<run_dir>.*)/checkpoints/(?P<name>best|last)\.ckpt")
 
 Seeds = tuple[Any, Any]
 """`seed_everything`, and the seed of the data module."""
@@ -34,8 +42,8 @@ def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
 
     Places and names of files, loggers, progress bars, the last checkpoint and the engine do not affect
     learning; with asynchronous actors, the engine does. The selection of the best checkpoint and all
-    evaluations count, as they decide which policy is compared. So does the run or checkpoint whose
-    weights a run began with; the seeds of one training are one start.
+    evaluations count, as they decide which policy is compared. So does the run or checkpoint that a run
+    began with, by its path; the seeds of one training are one start.
 
     Args:
         run_dir: The run directory.
@@ -99,23 +107,35 @@ def _start(run_dir: Path) -> dict[str, str]:
     """Return the run or checkpoint whose weights a run began with, by the name of the option; empty without one."""
     try:
         content: Any = json.loads((run_dir / PROVENANCE_FILE).read_text(encoding="utf-8"))
-        began = [entry for entry in content["commands"] if "--resume" not in _options_in(entry["command"])]
-        if not began:
-            return {}
-        last = began[-1]  # earlier ones have failed before they trained
-        start = last["start"] if "start" in last else _named_start(shlex.split(last["command"]))
-        return {name: _SEED_FOLDER.sub("seed_*", path) for name, path in start.items()}
+        starts = [_start_of(entry) for entry in content["commands"]]
+        began = [start for start in starts if _CONTINUED not in start]
+        last = began[-1] if began else {}  # earlier ones have failed before they trained
+        return {name: _same_for_seeds(path) for name, path in last.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}  # it is missing or damaged
 
 
-def _options_in(command: str) -> list[str]:
-    """Return the words of a command without values after an equals sign."""
-    return [word.partition("=")[0] for word in shlex.split(command)]
+def _start_of(entry: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the start of one command of a run; version 0.2.0 has recorded its words only."""
+    if "start" not in entry:
+        return _named_start(shlex.split(entry["command"]))
+    start: Mapping[str, str] = entry["start"]
+    return start
+
+
+def _same_for_seeds(path: str) -> str:
+    """Return the start at a path, the same for all seeds of a training.
+
+    A run directory means its best checkpoint.
+    """
+    path = _SEED_FOLDER.sub(_ANY_SEED, path)
+    found = _OF_RUN.fullmatch(path)
+    is_run = found is not None and (found["name"] == "best" or _ANY_SEED in Path(path).parts)
+    return found["run_dir"] if found is not None and is_run else path
 
 
 def _named_start(words: Sequence[str]) -> dict[str, str]:
-    """Return the start that the words of a command name, as older versions recorded no other."""
+    """Return the start that the words of a command name."""
     start: dict[str, str] = {}
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")

@@ -1,42 +1,43 @@
 """References between values of a configuration: `${data.n_envs}`, and the section `variables`."""
 
-import copy
-import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from maze_pl.config.class_paths import complete_class_paths, is_class_path, is_short_name
+from maze_pl.config.class_paths import complete_class_paths, is_short_name
+from maze_pl.config.merging import (
+    REFERENCE,
+    Deferred,
+    add_piece,
+    holder_of,
+    is_reference,
+    merged_by_now,
+    settled,
+)
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
 from maze_pl.config.search_path import ConfigurationError, suggestion
 from maze_pl.core.class_path import import_object
 
-_VARIABLES = "variables"
-_RUN_DIR = "run_dir"
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_VARIABLES: Final = "variables"
+_RUN_DIR: Final = "run_dir"
+_OWN_MODULES: Final = "maze_pl."
 
 Fill = Callable[[Any], Any]
 """Replaces the references in a value."""
 
 
-class _Successor(str):
-    """A class path in place of another one, whose arguments it takes over if the new class has them."""
-
-    __slots__ = ()
-
-
-class _Appended(str):
-    """A reference among the items of a list, which stands for all items of the list that it refers to."""
-
-    __slots__ = ()
-
-
-def interpolate(pieces: Sequence[Piece], take_part: Callable[[Piece, Fill], None] | None = None) -> list[Piece]:
+def interpolate(
+    pieces: Sequence[Piece],
+    take_part: Callable[[Piece, Fill], None] | None = None,
+    of_data: Collection[str] = (),
+) -> list[Piece]:
     """Replace references by values, and remove the variables; see `complete_class_paths`, too.
 
     Args:
         pieces: In the order in which they take effect; later ones win.
         take_part: Reduces a piece to what a command needs, so that references in other parts may be
             unresolved; None keeps all. Its second argument replaces the references in a value.
+        of_data: Options of the command that references find below `data`, too.
 
     Raises:
         ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
@@ -47,27 +48,35 @@ def interpolate(pieces: Sequence[Piece], take_part: Callable[[Piece, Fill], None
     for piece in pieces:
         is_variable = piece.keys[0] == _VARIABLES
         if is_variable:
-            _look_up(piece.keys, whole, f"the option {piece.option}")
-        _add(whole, piece)
-        if piece.of_run:  # which may not have its classes imported
-            whole = without_marks(whole)
+            known = merged_by_now({_VARIABLES: whole[_VARIABLES]} if _VARIABLES in whole else {})
+            _look_up(piece.keys, known, f"the option {piece.option}")
+        for part in (piece, *_below_data(piece, of_data)):
+            add_piece(whole, part)
         if not is_variable:
             kept.append(piece)
     _set_run_directory(whole, pieces)
+    classes = _Classes(pieces)
     for piece in kept:
         where = f"the option {piece.option}" if piece.path is None else str(piece.path)
-
-        def fill(value: Any, where: str = where) -> Any:
-            return each_text(_filled, value, whole, where, ())
-
+        lookup = _Lookup(whole, classes, where)
         if take_part is not None:
-            take_part(piece, fill)
+            take_part(piece, lookup.filled)
         content = piece.content
         if piece.option in CONFIG_OPTIONS and isinstance(content, dict):
             content = {key: value for key, value in content.items() if key != _VARIABLES}
-        piece.put(fill(content))
+        piece.put(lookup.filled(content))
     complete_class_paths(kept)
     return kept
+
+
+def _below_data(piece: Piece, names: Collection[str]) -> list[Piece]:
+    """Return the part of a piece that sets options of a command, as in a training configuration."""
+    if piece.option in CONFIG_OPTIONS:
+        content = piece.content if isinstance(piece.content, dict) else {}
+        part = {name: value for name, value in content.items() if name in names}
+        return [replace(piece, content={"data": part})] if part else []
+    is_named = piece.keys[0].removesuffix("+") in names
+    return [replace(piece, option=f"--data.{'.'.join(piece.keys)}")] if is_named else []
 
 
 def _set_run_directory(whole: dict[str, Any], pieces: Sequence[Piece]) -> None:
@@ -86,147 +95,152 @@ def _set_run_directory(whole: dict[str, Any], pieces: Sequence[Piece]) -> None:
             whole[_RUN_DIR] = piece.content if type(piece.content) is str else piece.text
 
 
-def assembled(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """Merge the content of pieces without references, as jsonargparse merges what it parses.
+class _Classes:
+    """Classes and functions that take the place of others.
+
+    Only those that the user has named are imported.
 
     Args:
-        pieces: In the order in which they take effect; later ones win.
+        pieces: All pieces; names in those of a run are not the user's.
     """
-    whole: dict[str, Any] = {}
-    for piece in pieces:
-        _add(whole, piece)
-    return without_marks(whole)
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._of_user: set[str] = set()
+        for piece in pieces:
+            if not piece.of_run:
+                each_text(self._of_user.add, piece.content)
+        self._known: dict[str, _Target | None] = {}
+
+    def accepted(self, node: dict[Any, Any], value: Any) -> dict[Any, Any]:
+        """Return a component without the arguments that another class or function does not take over.
+
+        A class takes over those that it has, a function that is named by its path alone none. All stay
+        if it cannot be imported: then jsonargparse says why.
+
+        Args:
+            node: The component.
+            value: Path of the other class or function, or name of a class of maze_pl; or a mapping with it.
+        """
+        path = value["class_path"] if isinstance(value, dict) else value
+        if not isinstance(path, str) or path not in self._of_user:
+            return node
+        previous = str(node["class_path"])
+        if is_short_name(path) and previous.startswith(_OWN_MODULES):
+            path = f"{previous.rpartition('.')[0]}.{path}"
+        if path not in self._known:
+            self._known[path] = _imported(path)
+        target = self._known[path]
+        if target is None:
+            return node
+        if target.is_function and not isinstance(value, dict):
+            return {}
+        known = target.arguments
+        kept = {name: item for name, item in node.items() if name in {*COMPONENT_KEYS, *known}}
+        if isinstance(kept.get("init_args"), dict):
+            kept["init_args"] = {name: item for name, item in kept["init_args"].items() if name in known}
+        return kept
 
 
-def _add(whole: dict[str, Any], piece: Piece) -> None:
-    """Merge the content of a piece into the configuration of those before it."""
-    content = piece.as_in_file
-    if piece.text is None or not isinstance(content, dict):
-        return
-    if piece.keys[-1].endswith("+"):
-        _append(whole, piece.keys, piece.content)
-    else:
-        merge(whole, content, n_outer_keys(piece))
+@dataclass(frozen=True)
+class _Target:
+    """A class or function, with the names of its arguments."""
+
+    is_function: bool
+    arguments: set[str]
 
 
-def _append(whole: dict[str, Any], keys: Sequence[str], content: Any) -> None:
-    """Append to the list that keys lead to, the last of which ends with a plus sign."""
-    node: Any = whole
-    for key in keys[:-1]:
-        node = _holder(node, key).setdefault(key, {})
-        if not isinstance(node, dict):  # a class path without arguments, which cannot hold a list
-            return
-    name = keys[-1].removesuffix("+")
-    holder = _holder(node, name)
-    before = holder.get(name)
-    items = before if isinstance(before, list) else [] if before is None else [_as_appended(before)]
-    added = content if isinstance(content, list) else [_as_appended(content)]
-    holder[name] = [*items, *copy.deepcopy(added)]
-
-
-def _as_appended(item: Any) -> Any:
-    """Return the only item of a list; if it is a reference, that may be one to a list."""
-    return _Appended(item) if isinstance(item, str) and _REFERENCE.fullmatch(item) else item
-
-
-def merge(into: dict[Any, Any], content: dict[Any, Any], n_keys: int = 0, is_argument: bool = False) -> None:
-    """Merge a mapping into another one, as jsonargparse does; its keys may omit `init_args`.
-
-    Components and groups of options are merged; a class path alone, or the name of a class, replaces the
-    class path of a component. Other mappings among the arguments of a component, such as `evaluators`, are
-    values, and replaced. An option below a list belongs to its last item.
-
-    Args:
-        into: The mapping that is changed. Class paths that replace others are marked; see `without_marks`.
-        content: A part of a configuration, which takes precedence.
-        n_keys: Number of outer mappings of `content` that only stand for the keys of an option.
-        is_argument: Whether the values are arguments of a component.
-    """
-    for key, value in content.items():
-        holder = _holder(into, key)
-        is_in_component = is_argument or holder is not into
-        before = holder.get(key)
-        if isinstance(before, list) and before and isinstance(value, dict) and n_keys > 0:
-            last = before[-1]  # which an alias of YAML may share with other items
-            before[-1] = {"class_path": last} if isinstance(last, str) else copy.deepcopy(last)
-            before = before[-1]
-        if isinstance(before, dict) and "class_path" in before and (is_class_path(value) or is_short_name(value)):
-            merge(before, {"class_path": value})
-        elif key == "class_path" and isinstance(before, str) and isinstance(value, str):
-            holder[key] = before if value == before else _Successor(value)
-        elif not isinstance(value, dict) or not isinstance(before, dict):
-            holder[key] = copy.deepcopy(value)
-        elif key in COMPONENT_KEYS:
-            merge(before, value, n_keys - 1, True)
-        elif n_keys > 0 or not is_in_component or {*before, *value} & {*COMPONENT_KEYS}:
-            merge(before, value, n_keys - 1, is_in_component and not {*before} & {*COMPONENT_KEYS})
-        else:
-            holder[key] = copy.deepcopy(value)
-
-
-def without_marks(whole: dict[str, Any]) -> dict[str, Any]:
-    """Return a merged configuration whose texts are as they were written.
-
-    Args:
-        whole: Result of `merge`.
-    """
-    plain: dict[str, Any] = each_text(_without_mark, whole)
-    return plain
-
-
-def _without_mark(text: str) -> str:
-    """Return a text as it was written."""
-    return str(text) if isinstance(text, _Successor | _Appended) else text
-
-
-def n_outer_keys(piece: Piece) -> int:
-    """Return the number of mappings in a piece's `as_in_file` that only stand for the keys of its option."""
-    return 0 if piece.option in CONFIG_OPTIONS else len(piece.keys) - 1
-
-
-def _holder(node: dict[Any, Any], key: str) -> dict[Any, Any]:
-    """Return the mapping that a key belongs to: `init_args` if it is a component's argument."""
-    arguments = node.get("init_args")
-    return arguments if isinstance(arguments, dict) and key not in COMPONENT_KEYS else node
-
-
-def _accepted(node: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a mapping without the arguments that only the class had which another one has replaced.
-
-    All arguments stay if the new class cannot be imported: then jsonargparse says why.
-    """
-    path, arguments = node.get("class_path"), node.get("init_args")
-    if not isinstance(path, _Successor) or not isinstance(arguments, dict) or not is_class_path(path):
-        return node
+def _imported(path: str) -> _Target | None:
+    """Return the class or function of a path; None if it cannot be imported."""
     from maze_pl.config.option_types import parameter_names  # which imports jsonargparse
 
     try:
-        known = parameter_names(import_object(path))
+        target = import_object(path)
+        return _Target(not isinstance(target, type), parameter_names(target))
     except Exception:  # of the user's module
+        return None
+
+
+class _Lookup:
+    """References of one piece, which are looked up in the whole configuration.
+
+    Args:
+        whole: The merged content of all pieces.
+        classes: Classes that take the place of others.
+        where: The piece, for messages.
+    """
+
+    def __init__(self, whole: dict[str, Any], classes: _Classes, where: str) -> None:
+        self._whole = whole
+        self._classes = classes
+        self._where = where
+
+    def filled(self, value: Any, referring: tuple[str, ...] = ()) -> Any:
+        """Replace the references in a value; a text that is a single reference becomes its value.
+
+        Args:
+            value: The value.
+            referring: References that are being looked up, the outermost first.
+
+        Raises:
+            ConfigurationError: A reference is unresolved or circular.
+        """
+        if isinstance(value, Deferred):
+            return self.filled(self._opened(value, referring), referring)
+        if isinstance(value, dict):
+            return {key: self.filled(item, referring) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.filled(item, referring) for item in value]
+        if is_reference(value):
+            found, referring = self._found(value[2:-1], referring)
+            return self.filled(found, referring)
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        return REFERENCE.sub(lambda match: str(self.filled(match[0], referring)), value)
+
+    def _found(self, key: str, referring: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+        """Return the value of a reference, which may have others, and the references up to it."""
+        if key in referring:
+            raise ConfigurationError(f"{self._where}: {' refers to '.join([*referring, key])}")
+        referring = (*referring, key)
+
+        def opened(node: Any) -> Any:
+            return self._opened(node, referring)
+
+        return _look_up(key.split("."), self._whole, self._where, opened), referring
+
+    def _opened(self, node: Any, referring: tuple[str, ...]) -> Any:
+        """Return a value that is neither deferred nor a reference, though its parts may be."""
+        if isinstance(node, Deferred):
+            node = settled(node, lambda text: self._opened(text, referring), self._classes.accepted)
+            return self._opened(node, referring)
+        if is_reference(node):
+            found, referring = self._found(node[2:-1], referring)
+            return self._opened(found, referring)
         return node
-    return {**node, "init_args": {name: value for name, value in arguments.items() if name in known}}
 
 
-def value_at(keys: Sequence[str], whole: dict[str, Any]) -> Any:
-    """Return the value of a dotted key in an assembled configuration; None if there is none.
+def _look_up(
+    keys: Sequence[str],
+    whole: dict[str, Any],
+    where: str,
+    opened: Fill = lambda node: node,
+) -> Any:
+    """Return the value of a dotted key.
 
     Args:
         keys: Parts of the key, which may omit `init_args`.
-        whole: Result of `assembled`.
+        whole: The configuration.
+        where: Beginning of the message of a ConfigurationError.
+        opened: Returns the value in place of one that is deferred or a reference.
     """
     node: Any = whole
-    for key in keys:
-        node = _holder(node, key).get(key) if isinstance(node, dict) else None
-    return node
-
-
-def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
-    """Return the value of a dotted key; a ConfigurationError begins with `where`."""
-    node: Any = whole
     for index, key in enumerate(keys):
+        node = opened(node)
         if isinstance(node, list):
             node = {str(n): item for n, item in enumerate(node)}
-        node = _holder(_accepted(node), key) if isinstance(node, dict) else {}
+        if isinstance(node, dict) and "init_args" in node:
+            node = {**node, "init_args": opened(node["init_args"])}
+        node = holder_of(node, key) if isinstance(node, dict) else {}
         if key not in node:
             known = [".".join([*keys[:index], str(other)]) for other in node]
             near = suggestion(".".join(keys[: index + 1]), known)
@@ -234,30 +248,3 @@ def _look_up(keys: Sequence[str], whole: dict[Any, Any], where: str) -> Any:
             raise ConfigurationError(f"{where} refers to {'.'.join(keys)}, {problem}")
         node = node[key]
     return node
-
-
-def _filled(text: str, whole: dict[str, Any], where: str, referring: tuple[str, ...]) -> Any:
-    """Replace the references in a text; a text that is a single reference becomes its value."""
-
-    def value_of(key: str) -> Any:
-        if key in referring:
-            raise ConfigurationError(f"{where}: {' refers to '.join([*referring, key])}")
-        return resolved(_look_up(key.split("."), whole, where), (*referring, key))
-
-    def resolved(value: Any, path: tuple[str, ...]) -> Any:
-        if isinstance(value, dict):
-            return {key: resolved(item, path) for key, item in _accepted(value).items()}
-        if not isinstance(value, list):
-            return _filled(value, whole, where, path) if isinstance(value, str) else value
-        items: list[Any] = []
-        for item in value:
-            found = resolved(item, path)
-            items += found if isinstance(item, _Appended) and isinstance(found, list) else [found]
-        return items
-
-    if "${" not in text:
-        return _without_mark(text)
-    single = _REFERENCE.fullmatch(text)
-    if single is not None:
-        return value_of(single[1])
-    return _REFERENCE.sub(lambda match: str(value_of(match[1])), text)

@@ -147,6 +147,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         return super().construct_mapping(node, deep)
 
 
+def _date_or_text(loader: Any, node: yaml.ScalarNode) -> Any:
+    """Return a date; a day that does not exist, such as 2026-02-30, is a text."""
+    try:
+        return loader.construct_yaml_timestamp(node)
+    except ValueError:
+        return node.value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _date_or_text)
+
+
 def _refuse_duplicates(keys: Iterable[yaml.Node]) -> None:
     """Raise yaml.YAMLError if a key of a mapping occurs twice."""
     previous: set[str] = set()

@@ -7,8 +7,9 @@ from typing import Any
 
 from maze_pl.config import search_path
 from maze_pl.config.assembling import run_and_pieces
+from maze_pl.config.merging import assembled
 from maze_pl.config.pieces import CALL_OPTIONS, CONFIG_OPTIONS, RUN_CONFIG, Piece
-from maze_pl.config.references import interpolate, merge, n_outer_keys, without_marks
+from maze_pl.config.references import interpolate
 from maze_pl.config.search_path import dump
 
 _NOT_SHOWN = (*CALL_OPTIONS, "warm_start")
@@ -75,14 +76,7 @@ def _is_known(path: Path | None, shipped: Path) -> bool:
 
 def _merged(pieces: Sequence[Piece]) -> dict[str, Any]:
     """Merge the content of all pieces; later ones win."""
-    whole: dict[str, Any] = {}
-    for piece in pieces:
-        if piece.text is None or piece.keys[0] in _NOT_SHOWN:
-            continue
-        content = piece.as_in_file
-        if isinstance(content, dict):
-            merge(whole, content, n_outer_keys(piece))
-    return without_marks(whole)
+    return assembled([piece for piece in pieces if piece.keys[0] not in _NOT_SHOWN])
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -42,7 +42,8 @@ class Provenance(TypedDict):
         machine: Property of the machine -> value.
         step_unit: Unit of the steps that the command counts, such as acts of demonstrations.
         checkpoint: Checkpoint that the command played.
-        start: Option that named the checkpoint whose weights the run began with -> absolute path of that checkpoint.
+        start: Option that named the checkpoint whose weights the run began with -> absolute path of that
+            checkpoint; `resume` -> run directory if the run continued, and empty for new weights.
     """
 
     command: str

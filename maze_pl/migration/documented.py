@@ -42,7 +42,7 @@ def fit_options(groups: Mapping[str, Any], keys: Mapping[str, Any], root: str = 
         root: `conf_train`, or the name of another configuration that the run starts from.
 
     Raises:
-        ConfigurationError: A group, a component or a key does not exist.
+        ConfigurationError: A group, a component or a key does not exist, or two keys are one option.
     """
     keys = dict(keys)
     words = [*_start(groups, root), *component_options(groups)]
@@ -88,11 +88,20 @@ def _algorithm_of(command: Sequence[str]) -> str:
 
 
 def _options(keys: Mapping[str, Any], algorithm: str) -> list[str]:
-    """Return the options that keys stand for with an algorithm."""
+    """Return the options that keys stand for with an algorithm.
+
+    Raises:
+        ConfigurationError: There is no such option, or two keys stand for the same one.
+    """
     table = {**FIT, **FIT_BY_ALGORITHM.get(algorithm, {})}
     words = []
+    named: dict[str, str] = {}
     for key, value in keys.items():
         option = translated_key(key, table)
+        if option in named:
+            both = f"{named[option]} and {key} both stand for --{option}"
+            raise ConfigurationError(f"{both}: give values to one of them")
+        named[option] = key
         if (option, str(value)) == ("data.evaluators.eval.n_episodes", "0"):  # held-out data only
             option, value = "data.evaluators", "{}"
         words += [f"--{option}", option_value(option, value)]

@@ -49,7 +49,8 @@ def collect_provenance(
         configuration: The assembled configuration, as YAML.
         summary: The differences from the configuration that it starts from.
         probe: Probe of the repository; None begins one.
-        start: Checkpoint whose weights the run begins with, by the option that named it.
+        start: Checkpoint whose weights the run begins with, by the option that named it; None for
+            other commands.
     """
     git = (GitProbe() if probe is None else probe).result()
     provenance: Provenance = {
@@ -64,7 +65,7 @@ def collect_provenance(
         provenance["configuration"] = configuration
     if summary:
         provenance["summary"] = summary
-    if start:
+    if start is not None:
         provenance["start"] = start
     return provenance
 

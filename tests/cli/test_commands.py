@@ -15,6 +15,7 @@ import yaml
 
 import maze_pl
 from maze_pl.__main__ import main
+from maze_pl.config.learned_options import learned_options
 from maze_pl.modules import A2C, PPO
 
 SMALL = ["--trainer.max_epochs", "1", "--data.epoch_length", "2", "--data.n_envs", "2", "--data.n_rollout_steps", "50"]
@@ -138,7 +139,11 @@ def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys
     assert start("a2c") == {"warm_start": str(Path("ppo/checkpoints/best.ckpt").absolute())}
     Path("mine.yaml").write_text("warm_start: ppo\n", encoding="utf-8")
     assert main(["fit", "--config", "ppo/config.yaml", "--config", "mine.yaml", "--run_dir", "filed"]) == 0
-    assert start("filed") == start("a2c")
+    assert start("filed") == start("a2c") and start("ppo") == {}
+    Path("mine.yaml").write_text("resume: filed\n", encoding="utf-8")
+    assert main(["fit", "--config", "ppo/config.yaml", "--config", "mine.yaml"]) == 0
+    assert start("filed") == {"resume": str(Path("filed").absolute())}
+    assert learned_options(Path("filed"))[0]["warm_start"] == str(Path("ppo").absolute())
     assert rows("a2c")[0]["step"] == "200"
     for name, weight in before["state_dict"].items():
         torch.testing.assert_close(after["state_dict"][name], weight, rtol=0, atol=1e-9)

@@ -117,4 +117,5 @@ def test_the_start_of_a_run_is_a_checkpoint_however_it_was_named(
     for named in ("run", str(tmp_path / "run"), "run/checkpoints/best.ckpt"):
         assert start_of(options(warm_start=named, ckpt_path=None)) == {"warm_start": str(best)}
         assert start_of(options(warm_start=named, ckpt_path="a.ckpt")) == {"ckpt_path": str(tmp_path / "a.ckpt")}
-    assert start_of(options(ckpt_path=None)) == start_of(options(resume="run", ckpt_path="a.ckpt")) == {}
+    assert start_of(options(ckpt_path=None)) == {}
+    assert start_of(options(resume="run", ckpt_path="a.ckpt")) == {"resume": str(tmp_path / "run")}

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pandas
 import pytest
@@ -89,12 +90,23 @@ def test_wrappers_that_do_not_fit_those_of_training_are_refused(wrappers: list[A
         compare(RUN, "random", wrappers=wrappers, n_episodes=1)
 
 
-def test_a_run_whose_environment_of_training_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError("there is no orders"),
+        gymnasium.error.DependencyNotInstalled("Box2D is not installed"),
+        gymnasium.error.NameNotFound("there is no LunarLander"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_run_whose_environment_of_training_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def missing(*_: Any) -> Any:
-        raise FileNotFoundError("there is no orders.csv")
+        raise error
 
     monkeypatch.setattr(masked_structured_environment, "maze_env_factory", missing)
-    message = r"ppo_structured: the statistics .* made: FileNotFoundError: there is no orders\.csv; without --wrappers"
+    message = rf"ppo_structured: the statistics .* made: {type(error).__name__}: {error}; without --wrappers"
     with pytest.raises(ConfigurationError, match=message):
         compare(RUN, "random", env=cart_pole, wrappers=[LIMITED], n_episodes=1)
 

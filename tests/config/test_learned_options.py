@@ -161,6 +161,38 @@ def test_seeds_that_start_from_the_seeds_of_one_training_are_of_one_configuratio
     assert first == second != other
 
 
+def start(run_dir: Path, *entries: dict[str, Any]) -> Any:
+    """Start of a run whose commands have recorded some entries."""
+    learned(run_dir, CONFIGURATION)
+    (run_dir / "provenance.json").write_text(json.dumps({"commands": entries}), encoding="utf-8")
+    return learned_options(run_dir)[0].get("warm_start")
+
+
+def test_a_run_that_a_file_continues_keeps_its_start(tmp_path: Path) -> None:
+    warm = {"command": "maze-pl fit -c a --warm-start R", "start": {"warm_start": "/R/checkpoints/best.ckpt"}}
+    continued = {"command": "maze-pl fit --config resume.yaml", "start": {"resume": "/a"}}
+    assert start(tmp_path / "a", warm, continued) == "/R"
+    assert start(tmp_path / "b", warm, {"command": "maze-pl fit -c a", "start": {}}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/base/checkpoints/best.ckpt", "/base"),  # as version 0.2.0 records --warm-start base
+        ("/base/checkpoints/last.ckpt", "/base/checkpoints/last.ckpt"),
+        ("/base/seed_0/checkpoints/best.ckpt", "/base/seed_*"),
+        ("/base/seed_1/checkpoints/last.ckpt", "/base/seed_*"),  # without a best one
+        ("/base/seed_1/checkpoints/epoch=3.ckpt", "/base/seed_*/checkpoints/epoch=3.ckpt"),
+        ("/base/seed_12", "/base/seed_*"),
+    ],
+)
+def test_the_seeds_of_a_training_are_one_start_whichever_checkpoint_they_have(
+    tmp_path: Path, path: str, expected: str
+) -> None:
+    assert start(tmp_path / "a", {"command": "maze-pl fit", "start": {"warm_start": path}}) == expected
+    assert start(tmp_path / "b", {"command": f"maze-pl fit --warm-start {path}"}) == expected
+
+
 @pytest.mark.parametrize(
     "content",
     [

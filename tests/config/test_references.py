@@ -1,8 +1,7 @@
-"""References between values, and the merging of configurations that they are looked up in."""
+"""References between values of a configuration."""
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,7 @@ import pytest
 
 from maze_pl import RunContext
 from maze_pl.config.assembling import prepare
-from maze_pl.config.references import merge
 from maze_pl.config.search_path import ConfigurationError, parse
-
-COMPONENT = {"class_path": "a.B", "init_args": {"x": 1}}
 
 
 def make_env(name: str = "a", size: int = 3) -> None:
@@ -24,31 +20,23 @@ def make_unnamed_env(size: int = 3) -> None:
     """Return nothing, and have one option."""
 
 
+class NamedEnv:
+    """A class with two options."""
+
+    def __init__(self, name: str = "a", size: int = 3) -> None:
+        pass
+
+
+class UnnamedEnv:
+    """A class with one option."""
+
+    def __init__(self, size: int = 3) -> None:
+        pass
+
+
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("before", "option", "value", "after"),
-    [
-        ([COMPONENT, COMPONENT], "x", 2, [COMPONENT, {"class_path": "a.B", "init_args": {"x": 2}}]),
-        (["a.B"], "x", 2, [{"class_path": "a.B", "x": 2}]),
-        ([COMPONENT], "init_args", {"y": 2}, [{"class_path": "a.B", "init_args": {"x": 1, "y": 2}}]),
-        ([], "x", 2, {"x": 2}),
-        (COMPONENT, None, "a.C", {"class_path": "a.C", "init_args": {"x": 1}}),
-        (COMPONENT, None, "C", {"class_path": "C", "init_args": {"x": 1}}),
-        (COMPONENT, None, "text", "text"),
-        (COMPONENT, None, [1], [1]),
-    ],
-)
-def test_options_are_merged_into_components_and_last_items(
-    before: Any, option: str | None, value: Any, after: Any
-) -> None:
-    whole = {"data": {"class_path": "a.Data", "init_args": {"wrappers": copy.deepcopy(before)}}}
-    content = value if option is None else {option: value}
-    merge(whole, {"data": {"wrappers": content}}, 1 if option is None else 2)
-    assert whole["data"]["init_args"] == {"wrappers": after}  # type: ignore[index]
 
 
 @pytest.mark.parametrize("name", ["2026-11-29", "007", "1e3", "run"])
@@ -84,11 +72,17 @@ def referring(*words: str, value: str, option: str = "--data.n_envs") -> Any:
     return parse(last.removeprefix(f"{option}="))
 
 
+def held_out(*words: str) -> Any:
+    """Environment of an evaluator that refers to the one of training."""
+    evaluators = referring(*words, value="{held: {env: '${data.env}'}}", option="--data.evaluators")
+    return evaluators["held"]["env"]
+
+
 def test_references_see_items_that_options_append() -> None:
     added = ("--data.wrappers+", "c.D")
     assert referring(*added, value="${data.wrappers}") == ["c.D"]
     options = (*added, "--data.wrappers.size", "5")
-    assert referring(*options, value="${data.wrappers}") == [{"class_path": "c.D", "size": 5}]
+    assert referring(*options, value="${data.wrappers}") == [{"class_path": "c.D", "init_args": {"size": 5}}]
     assert referring("--data.wrappers", "[a.B]", *options, value="${data.wrappers.0}") == "a.B"
     held = ("--data.evaluators.held.wrappers", "${data.wrappers}", "--data.evaluators.held.wrappers+", "e.F")
     assert referring(*held, *added, value="${data.evaluators.held.wrappers}") == ["c.D", "e.F"]
@@ -96,20 +90,74 @@ def test_references_see_items_that_options_append() -> None:
     assert referring(*added, *more, value="${data.wrappers}") == ["c.D", "e.F", "g.H"]
 
 
-@pytest.mark.parametrize("form", ["{}", "{{class_path: {}}}"])
-def test_references_see_arguments_of_a_replaced_class_that_the_new_one_has(form: str) -> None:
-    same, other = (("--data.env", form.format(f"{__name__}.{name}")) for name in ("make_env", "make_unnamed_env"))
+@pytest.mark.parametrize(
+    ("form", "names"),
+    [
+        ("{{class_path: {}}}", ["make_env", "make_unnamed_env"]),
+        ("{{class_path: {}}}", ["NamedEnv", "UnnamedEnv"]),
+        ("{}", ["NamedEnv", "UnnamedEnv"]),
+    ],
+)
+def test_references_see_arguments_of_a_replaced_class_that_the_new_one_has(form: str, names: list[str]) -> None:
+    same, other = (("--data.env", form.format(f"{__name__}.{name}")) for name in names)
     assert referring(*same, value="${data.env.name}") == "CartPole-v1"
-    evaluators = referring(*other, value="{held: {env: '${data.env}'}}", option="--data.evaluators")
-    assert evaluators["held"]["env"] == {"class_path": other[1].strip("{}").split()[-1], "init_args": {}}
-    assert referring(*other, "--data.env.size", "5", value="${data.env}")["init_args"] == {"size": 5}
+    without = {"class_path": f"{__name__}.{names[1]}", "init_args": {}}
+    assert held_out(*other) == without
+    assert held_out(*other, *same)["init_args"] == {}
+    assert held_out(*other, "--data.env.size", "5")["init_args"] == {"size": 5}
+    assert held_out("--data.env", f"{{class_path: {__name__}.make_env, name: a}}", *other) == without
     with pytest.raises(ConfigurationError, match=r"refers to data\.env\.name, which is not set"):
         referring(*other, value="${data.env.name}")
     assert referring("--data.env", form.format("missing.make_env"), value="${data.env.name}") == "CartPole-v1"
 
 
+def test_a_function_that_is_named_by_its_path_alone_takes_over_no_arguments() -> None:
+    path = f"{__name__}.make_env"
+    named = ("--data.env", path)
+    assert held_out(*named) == path
+    assert held_out(*named, "--data.env.size", "5")["init_args"] == {"name": "CartPole-v1", "size": 5}
+    assert held_out("--data.env", "{init_args: {name: b}}", *named) == path
+
+
+def test_references_see_the_whole_of_a_component_that_options_change_in_part() -> None:
+    Path("mine.yaml").write_text(
+        "base: ppo_cartpole\n"
+        "variables: {env: {class_path: c.D, init_args: {name: q}}, options: {env: c.D}, path: c.D, w: [e.F, g.H]}\n",
+        encoding="utf-8",
+    )
+    mine = ("--config", "mine.yaml")
+    for env in ("c.D", "${variables.path}"):
+        found = held_out(*mine, "--data.env", env, "--data.env.size", "5")
+        assert found == {"class_path": "c.D", "init_args": {"name": "CartPole-v1", "size": 5}}
+    changed = (*mine, "--data.env", "${variables.env}", "--data.env.size", "5")
+    assert held_out(*changed) == {"class_path": "c.D", "init_args": {"name": "q", "size": 5}}
+    assert referring(*changed, value="${data.env.name}-${data.env.size}") == "q-5"
+    assert referring("--data.init_args", "${variables.options}", *mine, value="${data.env.name}") == "CartPole-v1"
+    appended = (*mine, "--data.wrappers+", "${variables.w}", "--data.wrappers.size", "5")
+    assert referring(*appended, value="${data.wrappers}") == [
+        "e.F",
+        {"class_path": "g.H", "init_args": {"size": 5}},
+    ]
+    assert referring(*appended, "--data.wrappers+", "i.J", value="${data.wrappers.2}") == "i.J"
+    replaced = (*mine, "--data.wrappers", "[{class_path: e.F, init_args: {x: 1}}, i.J]")
+    assert referring(*replaced, "--data.wrappers", "${variables.w}", value="${data.wrappers}") == [
+        {"class_path": "e.F", "init_args": {"x": 1}},
+        "g.H",
+    ]
+    with pytest.raises(ConfigurationError, match=r"variables\.env refers to data\.env\.x refers to variables\.env"):
+        referring(*changed, "--variables.env", "${data.env.x}", value="${data.env.x}")
+
+
+def test_a_reference_that_is_replaced_is_not_looked_up() -> None:
+    first = ("--data.env.size", "${data.n_envs}")
+    assert referring(*first, "--data.env.size", "5", value="${data.env.size}") == 5
+
+
 def test_the_name_of_a_class_keeps_arguments_for_references_and_that_of_a_file_does_not() -> None:
     assert referring("--model", "A2C", value="${model.lr}") == 0.00025
+    with pytest.raises(ConfigurationError, match=r"refers to model\.clip_range, which is not set"):
+        referring("--model", "A2C", value="${model.clip_range}")
+    assert referring("--model", "Missing", value="${model.clip_range}") == 0.2
     Path("demos.pt").touch()
     assert referring("--data.env", "demos.pt", value="${data.env}") == "demos.pt"
 
@@ -123,8 +171,10 @@ def test_classes_of_an_untrusted_run_are_not_imported_for_references(
     content = "data: {init_args: {env: {class_path: harmful.Env}, evaluators: {eval: {env: '${data.env}'}}}}\n"
     Path("config.yaml").write_text(f"base: first.yaml\n{content}", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigurationError, match=r"may execute any code: harmful\.Env"):
-        prepare(["fit", "--resume", str(tmp_path)])
+    option = "--data.evaluators.eval.env"
+    for words in ([], [option, known, option, "${data.env}"]):
+        with pytest.raises(ConfigurationError, match=r"may execute any code: harmful\.Env"):
+            prepare(["fit", "--resume", str(tmp_path), *words])
 
 
 @pytest.mark.parametrize(
@@ -142,3 +192,25 @@ def test_other_commands_take_the_environment_of_any_training_configuration(comma
     Path("base.yaml").write_text("data: {class_path: a.B, init_args: {env: {class_path: c.D}}}\n", encoding="utf-8")
     Path("mine.yaml").write_text(text, encoding="utf-8")
     assert prepare([command, "--config", "mine.yaml"]).written == {"env": {"class_path": "c.D"}}
+
+
+@pytest.mark.parametrize("command", ["check", "rollout", "compare"])
+def test_references_see_options_of_commands_that_have_the_environment_at_the_top(command: str) -> None:
+    Path("mine.yaml").write_text(
+        "data: {class_path: a.B, init_args: {env: {class_path: c.D, init_args: {size: 3}}, "
+        "wrappers: [{class_path: e.F, init_args: {size: '${data.env.size}'}}]}}\n",
+        encoding="utf-8",
+    )
+    Path("other.yaml").write_text("env: {init_args: {size: 5}}\n", encoding="utf-8")
+    for words in (
+        ["--env.size", "5"],
+        ["--data.env.size", "5"],
+        ["--data.init_args.env.size", "5"],
+        ["--config", "other.yaml"],
+    ):
+        prepared = prepare([command, "--config", "mine.yaml", *words])
+        assert prepared.written["wrappers"] == [{"class_path": "e.F", "init_args": {"size": 5}}]
+        assert prepared.written["env"]["init_args"] == {"size": 5}
+    assert prepare([command, "--config", "mine.yaml", "--data.init_args.env.size", "5"])[-1] == "--env.size=5"
+    last = ("--wrappers+", "g.H", "--env.n", "${data.wrappers.1}")
+    assert prepare([command, "--config", "mine.yaml", *last])[-1] == "--env.n=g.H"

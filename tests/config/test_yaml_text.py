@@ -35,6 +35,7 @@ def test_what_is_written_in_one_line_is_read_back_as_it_was(value: Any) -> None:
         ("1_000", 1000),
         (".inf", math.inf),
         ("2026-01-01", "2026-01-01"),
+        ("2026-02-30", "2026-02-30"),
         ("1e", "1e"),
         ("v1.2", "v1.2"),
         ("null", None),
