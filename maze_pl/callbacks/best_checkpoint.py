@@ -36,27 +36,39 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         # after the evaluation at the end of an epoch, so that resuming from it is exact
         when: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
         super().__init__(dirpath, "best", monitor, mode=mode, **when)
+        self._given_dirpath = dirpath
         self._evaluated = False
         self._n_evaluations = 0
         self._has_differed = False  # an evaluation from the best score until then
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder, without Lightning's warning about a non-empty one on resuming."""
-        self.dirpath = checkpoint_folder(trainer, stage, self.dirpath)
+        self.dirpath = checkpoint_folder(trainer, stage, self._given_dirpath)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Read the score to beat from `best.ckpt` of the resumed run; all ranks must call it."""
+        """Forget an earlier run; read the score to beat from `best.ckpt` of a resumed one; all ranks must call it."""
         super().on_train_start(trainer, pl_module)
+        self._evaluated = False
+        is_resumed = trainer.ckpt_path is not None
+        if is_resumed or trainer.current_epoch == 0:  # otherwise, the same trainer trains on
+            self._start_run(trainer, is_resumed=is_resumed)
+
+    def _start_run(self, trainer: pl.Trainer, *, is_resumed: bool) -> None:
+        """Begin with the score of the file if the run was resumed, otherwise without any."""
+        self.best_k_models = {}
+        self.best_model_path = self.kth_best_model_path = ""
+        self.best_model_score = self.current_score = None
+        self._last_global_step_saved = 0  # otherwise, an equal step of this run would count as saved
+        self._n_evaluations = 0
+        self._has_differed = is_resumed  # the evaluations before are unknown
         path = Path(str(self.dirpath), f"{self.filename}{self.FILE_EXTENSION}")
         score = None
-        if trainer.ckpt_path is not None and trainer.is_global_zero and path.is_file():
+        if is_resumed and trainer.is_global_zero and path.is_file():
             score = callback_state(read_checkpoint(path), self.state_key).get("best_model_score")
             if score is None:
                 reason = f"{path} was not selected by {self.monitor}"
                 say(trainer, f"{reason}: the next evaluation replaces it")
         score = trainer.strategy.broadcast(score)  # some ranks may have no access to the file
-        self._n_evaluations = 0
-        self._has_differed = score is not None  # the evaluations before are unknown
         if score is not None:
             self.best_k_models = {str(path): score}
             self.best_model_path = self.kth_best_model_path = str(path)

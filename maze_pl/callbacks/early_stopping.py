@@ -44,9 +44,13 @@ class EarlyStopping(callbacks.EarlyStopping):
             raise ValueError(f"mode={mode!r} applies to the value of monitor: set monitor, too")
         self.follows_best = monitor is None
         self._options: dict[str, Any] = {"min_delta": min_delta, "patience": patience or sys.maxsize}
+        self._begin(monitor or "eval/return", mode or "max")
+
+    def _begin(self, monitor: str, mode: str) -> None:
+        """Begin to monitor a value, without earlier evaluations."""
+        super().__init__(monitor=monitor, mode=mode, **self._options)
         self._problem: ValueError | None = None
         self._evaluated = False
-        super().__init__(monitor=monitor or "eval/return", mode=mode or "max", **self._options)
 
     @property
     def state_key(self) -> str:
@@ -59,7 +63,9 @@ class EarlyStopping(callbacks.EarlyStopping):
         return super().state_key
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Determine the monitored value."""
+        """Determine the monitored value; forget an earlier run, unless the same trainer trains on."""
+        if stage == "fit" and trainer.current_epoch == 0:  # the state of a resumed run is restored later
+            self._begin(self.monitor, self.mode)
         if self.follows_best:
             for callback in trainer.checkpoint_callbacks:
                 if isinstance(callback, BestCheckpoint):
@@ -70,7 +76,7 @@ class EarlyStopping(callbacks.EarlyStopping):
     def _follow(self, best: BestCheckpoint) -> None:
         """Monitor the same value as the best checkpoint."""
         if (self.monitor, self.mode) != (best.monitor, best.mode):
-            super().__init__(monitor=str(best.monitor), mode=best.mode, **self._options)
+            self._begin(str(best.monitor), best.mode)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """End a resumed run at once if it had no patience left."""

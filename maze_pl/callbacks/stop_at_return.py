@@ -25,6 +25,10 @@ class StopAtReturn(callbacks.Callback):
 
     def __init__(self, threshold: float | None = None, monitor: str = "eval/return") -> None:
         self.threshold, self.monitor = threshold, monitor
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without earlier evaluations."""
         self.best = -torch.inf
         self._problem: ValueError | None = None
 
@@ -39,6 +43,11 @@ class StopAtReturn(callbacks.Callback):
         if self.best == -torch.inf:
             return f"no value of {self.monitor} is known, so that it has not reached {self.threshold}"
         return f"{self.monitor} reached {self.best:.1f}, not {self.threshold}"
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Forget an earlier run, unless the same trainer trains on."""
+        if stage == "fit" and trainer.current_epoch == 0:  # the state of a resumed run is restored later
+            self._begin()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """End a resumed run at once if it has reached the threshold."""

@@ -23,6 +23,11 @@ class TrainingObservations(Callback):
     def __init__(self) -> None:
         self.sample = ObservationSample()
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Forget an earlier run, unless the same trainer trains on."""
+        if stage == "fit" and trainer.current_epoch == 0:  # the state of a resumed run is restored later
+            self.sample = ObservationSample()
+
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from maze_pl.envs.arrays.array_events import ArrayEvent, inputs_of
 from maze_pl.events.attribute_values import copied, plain
@@ -116,6 +117,7 @@ class EventStorage:
                 if isinstance(value, Tensor):
                     attributes[name] = value.new_zeros((self._n_rows, *_column_of(event, name).shape))
                 else:
+                    _refuse_tensors_within(value, f"{name} of {_name(event.declaration)}")
                     attributes[name] = copied(value)
         return StoredEvent(event.declaration, event.which.new_zeros((self._n_rows, self._n_envs)), attributes)
 
@@ -150,15 +152,24 @@ def _require_same(stored: Any, event: ArrayEvent, name: str) -> None:
         raise ValueError(f"{what} is {now}, but was {before} before; give values that change as a tensor [N, ...]")
 
 
+def _refuse_tensors_within(value: Any, what: str) -> None:
+    """Refuse tensors in a tuple or a dict, as each comparison of their numbers would wait for the device."""
+    if any(isinstance(leaf, Tensor) for leaf in tree_leaves(value)):
+        raise TypeError(f"{what} is a {type(value).__name__} with a tensor; expected a tensor [N, ...] or numbers")
+
+
 def _is_same(first: Any, second: Any) -> bool:
     """True for equal values of the same type; NaN equals NaN, and numbers of NumPy equal those of Python."""
     first, second = plain(first), plain(second)
     if type(first) is not type(second):
         return False
-    if isinstance(first, tuple):
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(_is_same(part, second[key]) for key, part in first.items())
+    if isinstance(first, tuple | list):
         return len(first) == len(second) and all(map(_is_same, first, second))
-    if isinstance(first, np.ndarray):  # within a tuple
-        return bool(np.array_equal(first, second))
+    if isinstance(first, np.ndarray):  # within a dict, a tuple or a list
+        has_nan = first.dtype.kind in "fc" and second.dtype.kind in "fc"
+        return bool(np.array_equal(first, second, equal_nan=has_nan))
     are_nan = first != first and second != second
     return bool(first == second or are_nan)
 

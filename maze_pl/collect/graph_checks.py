@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import isroutine
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -62,60 +61,97 @@ class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class PolicyParts:
     """Contents of the attributes of a policy and of its modules.
 
+    Modules are also those in lists, tuples and dicts, at any depth, and in other policies that a policy has.
+
     Attributes:
-        modules: The policy and its modules, the functions that are attributes of them, and the keys of
-            all hooks.
+        identities: The policy, its modules, the functions and other callables that are attributes of
+            them, and the keys of all hooks.
         numbers: Numbers and texts by name.
         tensors: Parameters, buffers, and other tensors that are attributes or lie, at any depth, in
             lists, tuples and dicts that are.
     """
 
-    modules: list[object]
+    identities: list[object]
     numbers: dict[str, Number]
     tensors: list[PolicyTensor]
+
+    def names_of_plain_tensors(self) -> frozenset[str]:
+        """Return the names of the tensors that are neither parameters nor buffers."""
+        return frozenset(one.name for one in self.tensors if one.is_plain)
+
+    def look_through(self, place: str, owner: Any) -> list[tuple[str, Any]]:
+        """Add a policy or a module, and its attributes.
+
+        Args:
+            place: Where it was found; empty for the policy itself.
+            owner: The policy or the module.
+
+        Returns:
+            The modules and policies in it, each with its place.
+        """
+        self.identities.append(owner)
+        prefix = f"{place}." if place else ""
+        found = []
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if isinstance(value, _KINDS):
+                self.numbers[prefix + name] = value
+            elif isinstance(value, Tensor):
+                self.tensors.append(PolicyTensor(prefix + name, value, True))
+            elif name in _HOOKS:
+                self.identities += value
+            elif name in _REGISTERED:
+                for key, tensor in value.items():
+                    if tensor is not None:
+                        self.tensors.append(PolicyTensor(prefix + key, tensor, False))
+            elif name == "_modules":
+                found += [(prefix + key, module) for key, module in value.items() if module is not None]
+            elif isinstance(value, _CONTAINERS) and value:
+                for inner, entry in _entries_of(value, prefix + name):
+                    if isinstance(entry, Tensor):
+                        self.tensors.append(PolicyTensor(inner, entry, True))
+                    elif _is_owner(entry):
+                        found.append((inner, entry))
+            elif _is_owner(value):
+                found.append((prefix + name, value))
+            elif callable(value):
+                self.identities.append(value)
+        return found
 
 
 def parts_of(policy: Any) -> PolicyParts:
     """Look through the attributes of a policy and of its modules."""
-    hooks_of_all_modules = [*torch_module._global_forward_pre_hooks, *torch_module._global_forward_hooks]
-    parts = PolicyParts([policy, *hooks_of_all_modules], {}, [])
-    modules = policy.named_modules() if isinstance(policy, nn.Module) else [("", policy)]
-    for place, module in modules:
-        prefix = f"{place}." if place else ""
-        parts.modules.append(module)
-        for name, value in getattr(module, "__dict__", {}).items():
-            if isinstance(value, _KINDS):
-                parts.numbers[prefix + name] = value
-            elif isinstance(value, Tensor):
-                parts.tensors.append(PolicyTensor(prefix + name, value, True))
-            elif name in _HOOKS:
-                parts.modules += value
-            elif name in _REGISTERED:
-                parts.tensors += _tensors_in(value, prefix, False)
-            elif isinstance(value, _CONTAINERS) and value and name != "_modules":
-                parts.tensors += _tensors_in(value, f"{prefix}{name}.", True)
-            elif isroutine(value):
-                parts.modules.append(value)
+    hooks_of_all_modules: list[object] = [*torch_module._global_forward_pre_hooks, *torch_module._global_forward_hooks]
+    parts = PolicyParts(hooks_of_all_modules, {}, [])
+    seen: set[int] = set()
+    waiting = [("", policy)]
+    while waiting:
+        place, owner = waiting.pop()
+        if id(owner) not in seen:
+            seen.add(id(owner))
+            waiting += parts.look_through(place, owner)
     return parts
 
 
-def _tensors_in(container: Any, prefix: str, is_plain: bool) -> list[PolicyTensor]:
-    """Return the tensors in a dict, list or tuple, and in those within it."""
-    found = []
+def _is_owner(value: object) -> bool:
+    """True for a module, or another policy for a device; `isinstance` with a protocol would be slow."""
+    return isinstance(value, nn.Module) or hasattr(type(value), "distribution")
+
+
+def _entries_of(container: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a dict, list or tuple, and of those within it, each with its place."""
     seen: set[int] = set()
-    waiting = [(prefix, container)]
+    waiting = [(place, container)]
     while waiting:
-        place, values = waiting.pop()
+        outer, values = waiting.pop()
         if id(values) in seen:
             continue
         seen.add(id(values))
         entries = values.items() if isinstance(values, dict) else enumerate(values)
         for key, value in entries:
-            if isinstance(value, Tensor):
-                found.append(PolicyTensor(f"{place}{key}", value, is_plain))
-            elif isinstance(value, _CONTAINERS) and value:
-                waiting.append((f"{place}{key}.", value))
-    return found
+            if not isinstance(value, _CONTAINERS):
+                yield f"{outer}[{key!r}]", value
+            elif value:
+                waiting.append((f"{outer}[{key!r}]", value))
 
 
 def addresses_of(parts: PolicyParts, plain: Collection[str] = ()) -> list[object]:
@@ -126,7 +162,7 @@ def addresses_of(parts: PolicyParts, plain: Collection[str] = ()) -> list[object
         plain: Names of the tensors to consider that are neither parameters nor buffers.
     """
     considered = [one.tensor for one in parts.tensors if not one.is_plain or one.name in plain]
-    return [*parts.modules, *map(_address_of, considered)]
+    return [*parts.identities, *map(_address_of, considered)]
 
 
 def _address_of(tensor: Tensor) -> object:

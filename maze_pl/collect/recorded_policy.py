@@ -23,7 +23,7 @@ class RecordedPolicy:
     """Modules, hooks, functions, addresses of tensors, and numbers of a policy, with which a step was recorded.
 
     Tensors that are neither parameters nor buffers count if the step has read them: others may be
-    results that the policy keeps.
+    results that the policy keeps. One that did not exist then may be read.
 
     Args:
         device: Device of the graph.
@@ -37,7 +37,8 @@ class RecordedPolicy:
         """Forget the policy."""
         self._addresses: list[object] = []  # with the policy, so that no other one gets its place in memory
         self._numbers: Numbers = {}
-        self._plain: frozenset[str] = frozenset()
+        self._plain: frozenset[str] = frozenset()  # that were read
+        self._known: frozenset[str] = frozenset()  # also those that were not read
 
     def note(self, policy: Any) -> None:
         """Note a policy."""
@@ -46,17 +47,20 @@ class RecordedPolicy:
     def _note(self, parts: PolicyParts) -> None:
         self._addresses = addresses_of(parts, self._plain)
         self._numbers = constants_of(parts, self._device, self._plain)
+        self._known = parts.names_of_plain_tensors()
 
     def compare(self, policy: Any) -> tuple[bool, str | None]:
         """Compare a policy with the recorded one.
 
         Returns:
             Whether it is the same policy with the same modules, hooks, functions and addresses of
-            tensors, and the name of the first value that has changed, None if there is none.
+            tensors, without new tensors, and the name of the first value that has changed, None if
+            there is none.
         """
         parts = parts_of(policy)
         number = differing_number(self._numbers, constants_of(parts, self._device, self._plain))
-        return self._addresses == addresses_of(parts, self._plain), number
+        is_same = self._addresses == addresses_of(parts, self._plain)
+        return is_same and parts.names_of_plain_tensors() <= self._known, number
 
     def take(self, policy: Any, step: Callable[[], object]) -> str | None:
         """Take the step that was recorded, and note the policy.
@@ -77,11 +81,12 @@ class RecordedPolicy:
         replaced = replaced_tensor(before.tensors, after.tensors, plain)
         self._plain = plain if replaced is None else frozenset()  # so that it is refused once
         self._note(after)
+        self._known |= before.names_of_plain_tensors()
         changed = differing_number(numbers, constants_of(after, self._device))
         if changed is not None:
             return f"the policy changes its number {changed!r} when it acts"
         if replaced is not None:
             return f"the policy replaces its tensor {replaced!r} when it acts"
-        if before.modules != after.modules:
+        if before.identities != after.identities:
             return "the policy replaces a module, a hook or a function when it acts"
         return None

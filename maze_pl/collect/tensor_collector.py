@@ -313,11 +313,11 @@ class TensorCollector:
         self.generator.set_state(state)
 
     def close(self) -> None:
-        """Close the environments, and free the memory of the graph and of the storage; collect no more."""
-        self.vector.close()
+        """Free the memory of the graph and of the storage, and close the environments; collect no more."""
         self._graph = None
         self._recorded.forget()
-        del self._storage
+        vars(self).pop("_storage", None)  # absent in a second call
+        self.vector.close()
 
     # ------------------------------------------------------------------------------------ checkpoints
 

@@ -22,6 +22,8 @@ def first_changed(given: Array, dtype: np.dtype[Any]) -> Any:
         >>> first_changed(np.array([1.0, 2.0]), np.dtype(np.uint8)) is None
         True
     """
+    if holds_all(dtype, given.dtype):
+        return None
     return _first_changed(given, given, dtype)
 
 
@@ -61,8 +63,6 @@ def holds_all(dtype: np.dtype[Any], given: np.dtype[Any]) -> bool:
 
 def _first_changed(given: Array, compared: Array, dtype: np.dtype[Any]) -> Any:
     """Return the first given number whose compared number a conversion would change, or None."""
-    if holds_all(dtype, given.dtype):
-        return None
     with np.errstate(invalid="ignore"):
         changed = compared.astype(dtype) != compared
     return given[changed].tolist()[0] if np.any(changed) else None

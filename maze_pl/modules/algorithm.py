@@ -309,6 +309,7 @@ class AlgorithmModule(RunModule):
         """Forget the previous run; refuse data and networks that do not fit."""
         if stage == "fit":
             self._learning_rates.start_run()
+            self._loaded_checkpoint = {}
         super().setup(stage)
         if stage == "fit" and self._trainer is not None and self.actor_critic is not None:
             require_critic(type(self).__name__, self.critic, self.critic_type)
@@ -316,6 +317,7 @@ class AlgorithmModule(RunModule):
     def cpu(self) -> Self:
         """Free memory of the GPU and move to the CPU, as the trainer does however a run ends."""
         self._gradient_steps.end_run()
+        self._statistics.discard_unfinished()  # rollouts of a run that has failed may take much memory
         forget_pieces(self)
         return super().cpu()
 

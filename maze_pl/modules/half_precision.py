@@ -19,7 +19,8 @@ class HalfPrecisionOfNetworks(HalfPrecision):
     precision the default type of the tensors that `training_step` creates. Neither is needed:
     networks convert their inputs themselves, as they do while they act. As with `bf16-mixed`, only
     networks compute in half precision. Parameters and buffers of the algorithm itself, such as
-    entropy coefficients and scheduled options, keep their type: small steps would not move them.
+    entropy coefficients and scheduled options, keep their type, also those in a `ParameterDict` or
+    a `ParameterList` that is its attribute: small steps would not move them.
 
     Args:
         strategy: Strategy of the trainer, which gets its plugin back when the run ends.
@@ -33,8 +34,9 @@ class HalfPrecisionOfNetworks(HalfPrecision):
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         """Convert the submodules of an algorithm, its networks."""
-        for network in module.children():
-            super().convert_module(network)
+        for child in module.children():
+            if not isinstance(child, nn.ParameterDict | nn.ParameterList):
+                super().convert_module(child)
         return module
 
     def tensor_init_context(self) -> AbstractContextManager[None]:

@@ -28,6 +28,7 @@ from maze_pl.modules.half_precision import keep_batches_exact
 from maze_pl.modules.hooks import AlgorithmHooks
 from maze_pl.modules.optimization.recorded_values import RecordedValue
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
+from maze_pl.modules.restored_modes import RestoredModes
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
 from maze_pl.schedules import Coefficient
@@ -39,7 +40,7 @@ from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, 
 _COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`
 
 
-class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservations):
+class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks, ActsOnObservations):
     """A module that acts, counts environment steps, logs statistics, and continues exactly from checkpoints.
 
     Attributes:
@@ -62,7 +63,6 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
         self._learned_type = learned_type(type(self))
         self._coefficients = Coefficients(self)
         self._schedulers = Schedulers(self)
-        self._unfinished_batches = 0
         self._restored: CheckpointEntry | None = None
         self._epoch_began = self._batch_began = time.perf_counter()
 
@@ -115,17 +115,19 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
         require_fitting_data(self, self._learned_type, data)
 
     def setup(self, stage: str) -> None:
-        """Refuse an unsuitable trainer or data; prepare this process and the trainer."""
+        """Refuse an unsuitable trainer or data; prepare this process and the trainer; forget the previous run."""
         leave_at_exit()
         keep_freed_memory()
-        if self._trainer is not None:
-            keep_batches_exact(self.trainer)
-        if stage == "fit" and self._trainer is not None:
-            refuse_unsuitable_trainer(self.trainer)
-            trainer: Any = self.trainer
+        trainer: Any = self._trainer
+        if trainer is not None:
+            keep_batches_exact(trainer)
+        if stage == "fit" and trainer is not None:
+            refuse_unsuitable_trainer(trainer)
             if trainer.fast_dev_run and not trainer.overfit_batches:  # which removes the limit of batches
                 trainer.fit_loop.epoch_loop.max_steps = -1  # a batch takes several steps
-            self.check_data_module(getattr(self.trainer, "datamodule", None))
+            self.check_data_module(getattr(trainer, "datamodule", None))
+            self._statistics.discard_unfinished()
+            self.epoch_statistics, self.epoch_plots = {}, {}
 
     # ----------------------------------------------------------------------------------------------- schedules
 
@@ -240,7 +242,7 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
         """Count environment steps and episodes, and record the values of scheduled options."""
         require_fitting_batch(self, self._learned_type, batch)
         self._batch_began = time.perf_counter()
-        self._unfinished_batches += 1
+        self._statistics.n_batches += 1
         for name, value in self._coefficients.values.items():
             self.record(name, value)
         if isinstance(batch, Experience):
@@ -262,12 +264,11 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
 
     def on_train_epoch_end(self) -> None:
         """Finish the statistics of an epoch that ended early, and step monitoring schedulers."""
-        if self._unfinished_batches:
+        if self._statistics.n_batches:
             self._finish_training(on_step=False)
         self._schedulers.finish_epoch()
 
     def _finish_training(self, *, on_step: bool) -> None:
-        self._unfinished_batches = 0
         self.record_epoch()
         self.record("time_epoch", time.perf_counter() - self._epoch_began)
         table = self._statistics.finish_training()
@@ -332,7 +333,7 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
                 self.generator.set_state(own["generator"].cpu())
                 restore_random_state(own["random"], self.device, seed_of_rank)
                 self._statistics.load_rank_state_dict(own["statistics"])
-                self._unfinished_batches = own["unfinished_batches"]
+                self._statistics.n_batches = own["unfinished_batches"]
                 self.load_rank_state(own.get("further", {}))
                 return
             found = f"the checkpoint was written by {len(ranks)} ranks, not {world_size()}"
@@ -361,7 +362,7 @@ class RunModule(EqualBatches, pl.LightningModule, AlgorithmHooks, ActsOnObservat
             "generator": self.generator.get_state(),
             "random": global_random_state(self.device),
             "statistics": self._statistics.rank_state_dict(),
-            "unfinished_batches": self._unfinished_batches,
+            "unfinished_batches": self._statistics.n_batches,
             "further": self.rank_state(),
         }
         add_to_checkpoint(

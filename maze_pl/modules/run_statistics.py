@@ -74,9 +74,14 @@ def episode_means(summaries: Sequence[EpisodeSummary]) -> dict[str, float]:
 
 
 class RunStatistics:
-    """Recorded numbers and played episodes of each rank, combined over ranks once per epoch."""
+    """Recorded numbers and played episodes of each rank, combined over ranks once per epoch.
+
+    Attributes:
+        n_batches: Training batches since `finish_training` was last called.
+    """
 
     def __init__(self) -> None:
+        self.n_batches = 0
         self._recorded: dict[str, dict[str, _Recorded]] = {}  # by source and name
         self._pending: dict[str, list[Sequence[EpisodeSummary]]] = {}
         self._epochs: dict[str, EpochStatistics] = {}
@@ -116,8 +121,15 @@ class RunStatistics:
             for summaries in parts:
                 fetched_summaries(summaries)
 
+    def discard_unfinished(self) -> None:
+        """Discard the episodes and numbers of an epoch that has not ended, and never will if its run has failed."""
+        self.n_batches = 0
+        self._recorded = {}
+        self._pending = {}
+
     def finish_training(self) -> SourceStatistics:
         """Return the training statistics since the last call; a collective call."""
+        self.n_batches = 0
         return self._finish(["train"])["train"]
 
     def finish_evaluation(self) -> dict[str, SourceStatistics]:

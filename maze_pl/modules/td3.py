@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Literal, cast
 
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -155,10 +156,15 @@ class TD3(AlgorithmModule):
         for key, networks in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(networks, f"the policy's network of sub-step {key!r}")
             for head, distribution in policy.distribution_classes(key).items():
+                space = policy.spec.steps[key].action_space[head]
+                where = f"action head {head!r} of sub-step {key!r} has"
+                if not isinstance(space, Box):
+                    remedy = "use an algorithm for such spaces, such as DQN, SAC or PPO"
+                    raise ValueError(f"{where} the space {space}, but TD3 needs boxes with finite bounds: {remedy}")
                 if not issubclass(distribution, DeterministicProbabilityDistribution):
-                    where = f"action head {head!r} of sub-step {key!r} has a {distribution.__name__}"
                     remedy = "name DeterministicProbabilityDistribution in distribution_mapper_config"
-                    raise ValueError(f"{where}, but TD3 needs deterministic actions of bounded boxes: {remedy}")
+                    fault = "but TD3 needs deterministic actions of bounded boxes"
+                    raise ValueError(f"{where} a {distribution.__name__}, {fault}: {remedy}")
         policy.set_exploration(self._first_noise)
         self.target_policy = target_copy(policy)
 

@@ -189,11 +189,48 @@ def test_a_resumed_run_does_not_claim_that_evaluations_before_it_were_equal(
     assert epoch_of(tmp_path, "best") == 2
 
 
+def test_a_resumed_run_without_the_best_of_an_earlier_one_does_not_claim_that_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(tmp_path, [1.0], [LastCheckpoint()])
+    last = str(tmp_path / "checkpoints" / "last.ckpt")
+    fit(tmp_path, [1.0, 5.0, 5.0, 5.0], [EpochTable(), BestCheckpoint(), LastCheckpoint()], ckpt_path=last)
+    assert "best.ckpt is the first of them" not in capsys.readouterr().out
+
+
 def test_evaluations_of_an_earlier_run_are_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     best = BestCheckpoint()
-    for folder in ("first", "second"):
-        fit(tmp_path / folder, [0.0, 0.0], [EpochTable(), best, LastCheckpoint()])
+    for folder, score in (("first", 1.0), ("second", 0.0)):
+        fit(tmp_path / folder, [score, score], [EpochTable(), best, LastCheckpoint()])
+        path = tmp_path / folder / "checkpoints" / "best.ckpt"
+        assert path.is_file()
+        assert (Path(best.best_model_path), best.best_model_score) == (path, score)
     assert "best.ckpt is the first of them" not in capsys.readouterr().out
+
+
+def test_the_best_of_a_run_is_written_also_after_as_many_steps_as_that_of_an_earlier_one(tmp_path: Path) -> None:
+    callbacks = [BestCheckpoint(), LastCheckpoint()]
+    for folder in ("first", "second"):
+        fit(tmp_path / folder, [1.0, 2.0], callbacks)
+        assert (epoch_of(tmp_path / folder, "best"), epoch_of(tmp_path / folder, "last")) == (2, 2)
+
+
+def test_an_evaluation_of_a_run_that_failed_is_not_compared_in_the_next_one(tmp_path: Path) -> None:
+    best = BestCheckpoint()
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path / "first", [1.0], [FailAt("epoch_end"), best])
+    fit(tmp_path / "second", [1.0, 2.0], [best], check_val_every_n_epoch=2)
+    assert epoch_of(tmp_path / "second", "best") == 2
+
+
+def test_a_trainer_that_trains_on_keeps_the_evaluations_so_far(tmp_path: Path) -> None:
+    best = BestCheckpoint()
+    impatient = EarlyStopping(2)
+    returns = [1.0, 5.0, 3.0, 4.0, 6.0]
+    trainer = fit(tmp_path, returns, [best, impatient, LastCheckpoint()], max_epochs=2)
+    trainer.fit_loop.max_epochs = 5
+    trainer.fit(Scripted(returns))
+    assert (trainer.current_epoch, best.best_model_score) == (4, 5.0)
 
 
 def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path) -> None:
@@ -237,6 +274,25 @@ def test_a_return_that_is_never_reached_is_missed(tmp_path: Path) -> None:
     stop = StopAtReturn(4.0)
     assert fit(tmp_path, [1.0, 3.0, 2.0], [stop]).current_epoch == 3
     assert (stop.best, stop.missed) == (3.0, True)
+
+
+def test_evaluations_of_an_earlier_run_do_not_end_the_next_one(tmp_path: Path) -> None:
+    stop = StopAtReturn(4.0)
+    impatient = EarlyStopping(2)
+    for folder, returns, n_epochs in (("first", [5.0, 1.0], 1), ("second", [1.0, 2.0, 3.0], 3)):
+        trainer = fit(tmp_path / folder, returns, [stop, impatient])
+        assert trainer.current_epoch == n_epochs
+        assert stop.best == impatient.best_score == returns[n_epochs - 1]
+    assert stop.missed
+
+
+@pytest.mark.parametrize("kind", [EarlyStopping, StopAtReturn])
+def test_a_value_that_was_missing_in_an_earlier_run_is_not_reported_again(tmp_path: Path, kind: Any) -> None:
+    callback = kind(5, monitor="eval/kpi/waste")
+    with pytest.raises(ValueError, match=r"eval/kpi/waste.*: evaluations do not have this value"):
+        fit(tmp_path / "first", [1.0], [callback])
+    callback.monitor = "eval/return"
+    assert fit(tmp_path / "second", [1.0, 2.0], [callback]).current_epoch == 2
 
 
 @pytest.mark.parametrize(("threshold", "missed", "epochs"), [(4.0, False, 2), (6.0, True, 3)])

@@ -14,7 +14,8 @@ import torch
 from maze_pl.__main__ import main
 from maze_pl.callbacks import TrainingObservations
 from maze_pl.core.observation_sample import ObservationSample
-from tests.modules.kit import make_flat_rollout
+from maze_pl.modules import A2C
+from tests.modules.kit import fit, make_actor_critic, make_flat_rollout
 
 
 def sample_in(run: Path) -> ObservationSample:
@@ -38,6 +39,14 @@ def test_a_resumed_run_continues_the_sample(tmp_path: Path, monkeypatch: pytest.
     assert whole.overall[0, "observation"].shape == (256, 4), "64 of each of four batches"
     np.testing.assert_array_equal(parts.overall[0, "observation"], whole.overall[0, "observation"])
     np.testing.assert_array_equal(parts.recent[0, "observation"], whole.recent[0, "observation"])
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+def test_observations_of_an_earlier_run_are_not_sampled() -> None:
+    callback = TrainingObservations()
+    for n_batches in (3, 2):
+        fit(A2C(actor_critic=make_actor_critic()), length=n_batches, callbacks=[callback])
+        assert callback.sample.overall[0, "observation"].shape == (64 * n_batches, 3)
 
 
 def test_only_rank_0_samples() -> None:

@@ -383,10 +383,10 @@ def test_tensors_are_found_in_nested_containers() -> None:
     inner = torch.zeros(1)
     policy.tables = {"first": [(inner,)], "second": torch.ones(1)}
     policy.tables["all"] = policy.tables
-    assert {one.name for one in parts_of_policy(policy).tensors} == {"tables.first.0.0", "tables.second"}
-    before = addresses_of(parts_of_policy(policy), ["tables.first.0.0"])
+    assert {one.name for one in parts_of_policy(policy).tensors} == {"tables['first'][0][0]", "tables['second']"}
+    before = addresses_of(parts_of_policy(policy), ["tables['first'][0][0]"])
     policy.tables["first"] = [(torch.zeros(1),)]
-    assert addresses_of(parts_of_policy(policy), ["tables.first.0.0"]) != before
+    assert addresses_of(parts_of_policy(policy), ["tables['first'][0][0]"]) != before
 
 
 def test_whole_numbers_must_be_equal_and_real_ones_but_for_rounding() -> None:
@@ -411,7 +411,7 @@ def test_tensors_on_other_devices_are_compared_by_their_content() -> None:
     policy.shift.amount.add_(1)
     assert differing_number(before, constants_of(parts_of_policy(policy), device)) == "shift.amount"
     assert (
-        differing_number(before, constants_of(parts_of_policy(policy), device, plain=["shift.amounts.0"]))
+        differing_number(before, constants_of(parts_of_policy(policy), device, plain=["shift.amounts[0]"]))
         == "shift.amount"
     )
     policy.shift.amount.zero_()

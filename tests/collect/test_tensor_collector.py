@@ -326,6 +326,13 @@ def test_a_resumed_run_uses_the_tensors_that_its_constructor_made(is_older: bool
     assert torch.equal(rollout.segments[0].observation["count"][0, :, 0], state["tensors"]["state count"])
 
 
+class Stuck(Counter):
+    """A counter that cannot be closed."""
+
+    def close(self) -> None:
+        raise OSError("the display is gone")
+
+
 @pytest.mark.parametrize("records", [False, True])
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_a_collector_frees_its_memory_without_the_garbage_collector(
@@ -337,13 +344,15 @@ def test_a_collector_frees_its_memory_without_the_garbage_collector(
     gc.collect()
     gc.disable()
     try:
-        collector = TensorCollector(TensorVector(Counter(), N_ENVS, spec, CPU), 3, torch.Generator(), records)
+        collector = TensorCollector(TensorVector(Stuck(), N_ENVS, spec, CPU), 3, torch.Generator(), records)
         rollout = collector.collect(policy)
         kept = [weakref.ref(collector._storage), weakref.ref(rollout.summaries)]
         kept += [weakref.ref(collector._graph)] if records else []
         del rollout
         if is_closed:
-            collector.close()
+            for _ in range(2):
+                with pytest.raises(OSError, match="display"):
+                    collector.close()
         else:
             kept += [weakref.ref(collector), weakref.ref(collector.env)]
             del collector

@@ -24,7 +24,7 @@ from maze_pl.envs.arrays.array_statistics import ArrayStatistics
 from maze_pl.envs.tensors import Outcome, TensorEnv
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
 from maze_pl.events import define_episode_stats, define_epoch_stats, define_stats_grouping, define_step_stats
-from maze_pl.events.attribute_values import copied
+from maze_pl.events.attribute_values import copied, plain
 from maze_pl.events.topics import StatisticsError
 from maze_pl.modules import PPO
 from tests.envs.tensors.tensor_envs import ENVS
@@ -71,6 +71,7 @@ CHANGING: Mapping[str, tuple[Any, Any]] = {
     "integer of NumPy": (np.int64(3), np.int64(4)),
     "float of NumPy": (np.float32(1), np.float32(2)),
     "tuple": ((1,), (2,)),
+    "dict": ({"at": np.arange(2)}, {"at": np.ones(2)}),
 }
 """Values of an event in its first rows, and in later ones."""
 
@@ -143,6 +144,8 @@ class Walk(TensorEnv):
             self.walk.passed(everyone, 3, "bush", after if is_later else before)
         if self.wrong == "kind":
             self.walk.passed(everyone, 3, "bush", 2.0 if is_later else self.place)
+        if self.wrong == "tensor within":
+            self.walk.passed(everyone, 3, "bush", {"at": (1, self.place)})
         if self.wrong == "array":
             self.walk.moved(everyone, np.arange(6.0))
         if self.wrong == "list":
@@ -494,11 +497,13 @@ def test_an_invalid_rollout_is_refused_each_time_that_it_is_read() -> None:
         ("integer of NumPy", r"height of WalkEvents.passed is 4, but was 3 before"),
         ("float of NumPy", r"height of WalkEvents.passed is 2.0, but was 1.0 before"),
         ("tuple", r"height of WalkEvents.passed is \(2,\), but was \(1,\) before"),
+        ("dict", r"height of WalkEvents.passed is {'at': array.*1.*}, but was {'at': array.*0.*} before"),
         ("kind", r"height of WalkEvents.passed is 2.0, but was a tensor before; give values that change as a tensor"),
         (
             "array",
             r"value of WalkEvents.moved is an array of shape \(6,\) .*; expected a tensor \[N, ...\] or a single",
         ),
+        ("tensor within", r"height of WalkEvents.passed is a dict with a tensor; expected a tensor \[N, ...\] or num"),
         ("list", r"value of WalkEvents.moved is a list of 6 values; expected a tensor \[N, ...\] or a single value"),
     ],
 )
@@ -508,11 +513,20 @@ def test_events_that_cannot_be_stored_are_refused(wrong: str, message: str) -> N
         collector.collect(policy)
 
 
-@pytest.mark.parametrize("value", [np.float32(0.5), float("nan"), np.float64("nan"), (1, (np.arange(2),)), None])
+SAME_VALUES: list[Any] = [
+    *(np.float32(0.5), float("nan"), np.float64("nan"), None),
+    *((1, (np.arange(2),)), ((np.array([np.nan]),), "same"), {"at": [np.arange(2), np.array("oak")]}),
+]
+
+
+@pytest.mark.parametrize("value", SAME_VALUES, ids=repr)
 def test_single_values_that_are_equal_are_the_same(value: Any) -> None:
     class Same(Walk):
         def _fire_wrong_values(self, everyone: Tensor) -> None:
-            self.walk.passed(everyone, 3, "bush", copied(value))
+            self.walk.passed(everyone, 3, "fence", copied(value))
 
     collector, policy = collector_of(Same)
     collector.collect(policy)
+    events = collector._storage.record(collector._played, False, 0, "Same").acts
+    heights = [event.attributes["height"] for event in events if event.attributes.get("kind") == "fence"]
+    assert [repr(plain(height)) for height in heights] == [repr(plain(value))]

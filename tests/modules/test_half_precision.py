@@ -100,20 +100,27 @@ def test_returns_of_populations_keep_their_numbers(kit: SimpleNamespace) -> None
 
 
 class Weighted(A2C):
-    """Multiplies its loss by a parameter that it makes with its networks, and by a scheduled option."""
+    """Multiplies its loss by parameters that it makes with its networks, and by a scheduled option."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.weight = self.coefficient("weight", lambda progress: 0.3)
 
     def configure_model(self) -> None:
-        """Make the parameter."""
+        """Make the parameters."""
         super().configure_model()
-        self.log_weight = nn.Parameter(torch.tensor(0.2).log())
+        first, second, third = (nn.Parameter(torch.tensor(0.2).log()) for _ in range(3))
+        self.log_weight = first
+        self.by_name = nn.ParameterDict({"log_weight": second})
+        self.in_order = nn.ParameterList([third])
+
+    def log_weights(self) -> list[Tensor]:
+        """Return the parameters."""
+        return [self.log_weight, self.by_name["log_weight"], self.in_order[0]]
 
     def loss(self, minibatch: Any) -> Tensor:
         """Compute the loss."""
-        return self.weight * self.log_weight.exp() * super().loss(minibatch)
+        return self.weight * torch.stack(self.log_weights()).exp().prod() * super().loss(minibatch)
 
 
 @pytest.mark.parametrize("capture", ["auto", "off"])
@@ -124,6 +131,8 @@ def test_parameters_and_options_of_the_algorithm_itself_keep_their_digits(kit: S
     assert float(module.weight) == float(torch.tensor(0.3))
     moved = float(module.log_weight.detach()) - math.log(0.2)
     assert 1e-5 < abs(moved) < 3e-4, "two steps of Adam"
+    for log_weight in module.log_weights():
+        assert float(log_weight.detach()) == float(module.log_weight.detach())
 
 
 class Remembers(A2C):

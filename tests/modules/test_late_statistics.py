@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from maze_pl.collect import tensor_collector
+from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.tensors import CartPoleTensorEnv
 from maze_pl.modules import A2C
@@ -48,10 +49,12 @@ class StopsEarly(pl.Callback):
 pytestmark = pytest.mark.filterwarnings("ignore:Total length of .* is zero")
 
 
-def fit(env: Any, callback: pl.Callback | None = None, precision: Any = "32-true") -> LateA2C:
+def fit(
+    env: Any, callback: pl.Callback | None = None, precision: Any = "32-true", module: LateA2C | None = None
+) -> LateA2C:
     pl.seed_everything(0, verbose=False)
     data = RolloutDataModule(env, n_envs=4, n_rollout_steps=10, epoch_length=4, evaluators={}, seed=0)
-    module = LateA2C(spec=data.spec)
+    module = module or LateA2C(spec=data.spec)
     trainer = pl.Trainer(
         max_epochs=3,
         accelerator="cpu",
@@ -78,6 +81,17 @@ def test_an_environment_at_fault_is_named_where_losses_fail_first(monkeypatch: p
     monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
     with pytest.raises(ValueError, match=r"observation.* of environment 2 "):
         fit(Broken)
+
+
+def test_invalid_data_of_a_run_that_failed_is_not_reported_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_collector, "TensorEpisodes", LateEpisodes)
+    module = LateA2C(spec=Spec.of(CartPoleTensorEnv()))
+    with pytest.raises(ValueError, match=r"observation.* of environment 2 "):
+        fit(Broken, module=module)
+    for parameter in module.parameters():  # which the update has made NaN
+        torch.nn.init.normal_(parameter, std=0.01)
+    fit(CartPoleTensorEnv, module=module)
+    assert module.epoch_statistics["train"]["BaseEnvEvents/reward/total_episode_count"] > 0
 
 
 @pytest.mark.slow

@@ -342,6 +342,10 @@ def test_networks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="TD3 needs a TorchStateActionCritic, not a TorchSharedStateCritic"):
         TD3(networks=composer(states), spec=spec)
     discrete = Spec({0: StepSpec(spec.steps[0].observation_space, spaces.Dict({"choice": spaces.Discrete(2)}))})
+    expected = r"'choice' of sub-step 0 has the space Discrete\(2\), but TD3 needs boxes .*: use .* DQN, SAC or PPO$"
+    for networks in (composer(config=None), "auto"):
+        with pytest.raises(ValueError, match=expected):
+            TD3(networks=networks, spec=discrete)
     with pytest.raises(TypeError, match=r"'choice'.*needs a Box of floats"):
         TD3(networks=composer(), spec=discrete)
 
