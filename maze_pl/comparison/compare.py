@@ -76,7 +76,7 @@ def compare(
         trust: Whether runs may name any class, because you know who made them.
         make_engine: Makes the engine that plays; None plays in this process or, if it takes long, in
             worker processes.
-        progress: Whether to show progress bars.
+        progress: Whether to show progress bars; in a file, a line every 10 s.
         command: The command line, to be saved with the results.
         receive: Called with the table before files are written, since drawing states takes time.
 

@@ -1,7 +1,6 @@
 """Playing of the episodes of a comparison: the same seeds with each entry."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from maze_pl.comparison.entries import Entry, Player
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.runs.tables import merged_names
+from maze_pl.system.progress import bar_options
 
 RETURN = "return"
 KPI = "kpi/"
@@ -175,9 +175,8 @@ class Tournament:
         is_long = n * self._seconds > _SECONDS_IN_PROCESS and len(os.sched_getaffinity(0)) > 1
         engine_of = self.acting.make_engine or (ProcessEngine if is_long else InProcessEngine)
         n_players = sum(len(runs) for runs in self.episodes)
-        interval = 0.2 if sys.stderr.isatty() else 10
         began = time.process_time()
-        with tqdm(total=n * n_players, unit="episode", disable=not self.progress, mininterval=interval) as bar:
+        with tqdm(total=n * n_players, unit="episode", **bar_options("episodes", self.progress)) as bar:
             for entry, runs in zip(self.entries, self.episodes, strict=True):
                 bar.set_description(entry.name[-30:], refresh=False)
                 for player, results in zip(entry.players, runs, strict=True):

@@ -171,6 +171,7 @@ class _Recorder:
         """Play the group of an episode again, and return the episode."""
         player = self._played.entries[place.entry].players[place.run]
         kept: list[Trajectory] = []
+        label = f"view of {self._played.entries[place.entry].name[-30:]}, episode {place.episode}"
 
         def receive(trajectory: Trajectory) -> None:
             if trajectory.summary.episode_index == place.episode:
@@ -184,7 +185,7 @@ class _Recorder:
             len(group),
             record=self._records[place.entry, place.run],
             receive=receive,
-            progress=self._played.progress,
+            progress=label if self._played.progress else False,
         )
         return kept[0]
 

@@ -5,6 +5,8 @@ from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
+from pytorch_lightning.utilities import rank_zero_info
+
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import TrajectoryBatch
@@ -15,8 +17,10 @@ from maze_pl.datamodules.act_loader import ActLoader
 from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
+from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.building import make_frozen
+from maze_pl.envs.wrapper import ObservationWrapper
 
 
 class TrajectoryDataModule(EnvironmentDataModule):
@@ -28,7 +32,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
 
     Args:
         dataset: The episodes. States that were converted for another data module, with its wrapper
-            statistics, are converted again, in a copy.
+            statistics, are converted again, in a copy. Observations of space records stay as they
+            were recorded: a message says so if normalisation has new statistics here.
         env: Builds one environment, whose spaces the episodes must have. Without one (None) only
             held-out episodes are evaluated.
         wrappers: Callables that wrap the environment, the first one innermost. Their statistics are
@@ -92,6 +97,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
         self.batch_size = batch_size
         self.validation_percentage = validation_percentage
         self._converted_with: dict[str, Any] | None = None  # wrapper statistics, of states
+        self._estimated: list[str] = []  # wrappers with new statistics, until a message names them
 
     @property
     def spec(self) -> Spec:
@@ -110,12 +116,35 @@ class TrajectoryDataModule(EnvironmentDataModule):
                 self.dataset = copy(self.dataset)  # without acts
             self._converted_with = wrapper_statistics
             self.dataset.load(partial(make_frozen, self._environments.factory(), wrapper_statistics), self.spec)
+            self._say_what_was_estimated()
         acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")
         batch_size = self.batch_size * (10 if held_out else 1)  # held-out acts need no gradients
         order_seed = None if held_out else self.order_seed
         return ActLoader(self.dataset, acts, batch_size, order_seed, self._rank, self._world_size)
+
+    def _completed(self) -> CompletedStatistics:
+        """Estimate missing wrapper statistics, and note which of them change observations."""
+        completed = super()._completed()
+        known = self._statistics.states or {}
+        wrappers = self._environments.description.wrappers
+        for name, state in completed.states.items():
+            if state and name not in known and issubclass(wrappers[name], ObservationWrapper):
+                self._estimated.append(name)
+        return completed
+
+    def _say_what_was_estimated(self) -> None:
+        """Say once that space records may have been normalised by other statistics."""
+        if self._estimated and not self.dataset.is_converted:
+            names = " and ".join(name.rpartition(".")[2] for name in self._estimated)
+            fact = "space records keep the observations that were recorded"
+            statistics = f"{names} has estimated statistics here"
+            condition = "unless the records were made with the same seed, environment and wrappers"
+            effect = "the policy is evaluated on other observations than it learns from"
+            remedy = "use state records, or take over the recording run's statistics (--warm-start)"
+            rank_zero_info(f"{fact}, and {statistics}: {condition}, {effect}; {remedy}")
+        self._estimated = []
 
     def order_seed(self) -> int:
         """Return the seed of this epoch's order of acts."""

@@ -1,7 +1,7 @@
 """Off-policy evaluation of a policy from recorded episodes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from maze_pl.estimation.results import FEW_EPISODES, OffPolicyEstimate, OffPolic
 from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpisodes
 from maze_pl.runs.intervals import Interval, t_interval
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.reward_wrappers import reward_wrappers_in
 
 FITTED_Q: Final = "fitted_q"
 ESTIMATORS: Final = (*WEIGHTING, FITTED_Q, *DOUBLY_ROBUST)
@@ -93,11 +94,12 @@ def estimate(
     if deterministic and is_weighted:
         remedy = f"ask for {FITTED_Q} only, or evaluate the agent that samples its actions"
         raise ValueError(f"deterministic actions have no probabilities to weight episodes by: {remedy}")
-    policy, spec, make_env, agent_gamma = _loaded(agent, trust)
+    policy, spec, data, agent_gamma = _loaded(agent, trust)
+    wrappers = [] if data is None else data.rollout_options["wrappers"]
     gamma = agent_gamma if gamma is None else gamma
     check_fraction(gamma=gamma)
     require_memoryless(policy, _name(agent))
-    acts = read_acts(entries_of(episodes), spec, make_env, trust)
+    acts = read_acts(entries_of(episodes), spec, None if data is None else data.make_env, trust)
     log_ratio = np.zeros(len(acts.reward))
     if is_weighted:
         log_ratio = log_probs(policy, acts, _name(agent)) - _behaviour_log_probs(behaviour, acts, episodes, seed, trust)
@@ -129,6 +131,7 @@ def estimate(
         effective_sample_size=size,
         estimates=[results[name] for name in ESTIMATORS if name in estimators],
         warnings=_warnings(size, acts, log_ratio, gamma if has_model else None),
+        reward_wrappers=reward_wrappers_in(wrappers),
     )
 
 
@@ -137,19 +140,19 @@ def _name(policy: Any) -> str:
     return str(policy) if isinstance(policy, str | Path) else type(policy).__name__
 
 
-def _loaded(agent: Any, trust: bool) -> tuple[Policy, Spec, Callable[[], Any] | None, float]:
-    """Return policy, specification, a function that makes its environment, and discount of an agent."""
-    make_env = None
+def _loaded(agent: Any, trust: bool) -> tuple[Policy, Spec, Any, float]:
+    """Return policy, specification, data module (None without a run) and discount of an agent."""
+    data = None
     if isinstance(agent, str | Path):
         if not Path(agent).exists():
             raise ConfigurationError(f"there is no run directory or checkpoint {agent}")
-        make_env = load_data(agent, trust=trust).make_env
+        data = load_data(agent, trust=trust)
         agent = load(agent, trust=trust)
     policy = getattr(agent, "policy", agent)
     spec = getattr(policy, "spec", None)
     if not isinstance(policy, Policy) or not isinstance(spec, Spec):
         raise ValueError(f"{agent!r} is not an agent: give a run directory, an algorithm, or a policy with a spec")
-    return policy, spec, make_env, float(getattr(agent, "gamma", 1.0))
+    return policy, spec, data, float(getattr(agent, "gamma", 1.0))
 
 
 def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool) -> Array:
@@ -165,7 +168,8 @@ def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed
         actions = {key: step.action_space for key, step in acts.spec.steps.items()}
         policy = RandomPolicy(actions, {key: step.masks for key, step in acts.spec.steps.items()})
     elif isinstance(behaviour, str | Path):
-        policy, spec, make_env, _ = _loaded(behaviour, trust)
+        policy, spec, data, _ = _loaded(behaviour, trust)
+        make_env = None if data is None else data.make_env
         agent_acts, acts = acts, read_acts(entries_of(episodes), spec, make_env, trust)
         _require_same_acts(agent_acts, acts, name)
     else:

@@ -44,6 +44,7 @@ class OffPolicyEvaluation:
             the weighted ones; NaN without weights.
         estimates: The estimates.
         warnings: Reasons to doubt them.
+        reward_wrappers: Class names of the wrappers with which the agent's run changes rewards.
     """
 
     policy: str
@@ -55,6 +56,7 @@ class OffPolicyEvaluation:
     effective_sample_size: float
     estimates: list[OffPolicyEstimate]
     warnings: list[str] = field(default_factory=list)
+    reward_wrappers: list[str] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> OffPolicyEstimate:
         """Return the estimate of an estimator."""
@@ -70,7 +72,12 @@ class OffPolicyEvaluation:
         for one in (self.recorded, *self.estimates):
             name = one.name.replace("_", " ")
             rows.append([name, number_text(one.value) or "none", interval_text(one.interval)])
-        lines = [title, aligned(rows)]
+        lines = [title]
+        if self.reward_wrappers:
+            names = " and ".join(self.reward_wrappers)
+            where = "in episodes of the agent's run"
+            lines.append(f"in rewards as recorded, which are those after {names} {where}")
+        lines.append(aligned(rows))
         if not math.isnan(self.effective_sample_size):
             source = "cloned" if self.behaviour == "clone" else self.behaviour
             size = f"{self.effective_sample_size:.1f} of {self.n_episodes:,} episodes"

@@ -1,5 +1,6 @@
 """Groups of runs, those that differ only in their seed, and names by which runs and groups are told apart."""
 
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.learned_options import learned_options
-from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.search_path import ConfigurationError, parse
+from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.short_paths import shortest_ending
 
 _LENGTHS: Final = ("early_stopping", "stop_at_return")  # options that only end training
@@ -33,6 +35,8 @@ class RunGroup:
 
 def grouped_runs(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, ConfigurationError]]:
     """Group runs by their configuration, without seed, length of training and places of files.
+
+    An option that a resumed run changed has both values, such as `60, then 30`.
 
     Args:
         runs: Run directories.
@@ -74,7 +78,36 @@ def _compared(run: Path) -> dict[str, str]:
     trainer = learned.get("trainer")
     if isinstance(trainer, dict):
         learned["trainer"] = {key: value for key, value in trainer.items() if key not in _LENGTHS_OF_TRAINER}
-    return _flat(learned)
+    flat = _flat(learned)
+    commands = _options_of_commands(run)
+    for name, value in flat.items():
+        flat[name] = _with_earlier(value, [options.get(name) for options in commands])
+    return flat
+
+
+def _options_of_commands(run: Path) -> list[dict[str, str]]:
+    """Return the options of each command of a run that was resumed; nothing for other runs."""
+    provenance = recorded_provenance(run)
+    found: list[dict[str, str]] = []
+    if len(provenance) < 2:
+        return found
+    for command in provenance:
+        try:
+            content = parse(command.get("configuration", ""))
+        except ConfigurationError:
+            continue
+        if isinstance(content, dict):
+            found.append(_flat(content))
+    return found
+
+
+def _with_earlier(value: str, of_commands: Sequence[str | None]) -> str:
+    """Return an option's value after those that earlier commands gave it: `60, then 30`."""
+    if value not in of_commands:
+        return value
+    n_after = of_commands[::-1].index(value)  # commands that ended before their first checkpoint
+    values = [_ABSENT if one is None else one for one in of_commands[: len(of_commands) - n_after]]
+    return ", then ".join(one for one, _ in itertools.groupby(values))
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Rollouts: recorded episodes of a policy, played in this or other processes or machines."""
 
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from maze_pl.runs.recording_envs import RECORDABLE, RecordingEnvs, recorded
 from maze_pl.runs.searching import MakeSearchable, make_search_policy, require_copies, searchable
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
 from maze_pl.search.simulation import is_of_simulation
+from maze_pl.system.progress import bar_options
 from maze_pl.system.time_limit import time_limit_to_make
 
 _N_ESTIMATION_SAMPLES = 1000
@@ -183,7 +183,7 @@ def rollout(
     action_masks: dict[str, str] | None = None,
     max_agents: dict[StepKey, int] | None = None,
     first_episode: int = 0,
-    progress: bool = False,
+    progress: bool | str = False,
     receive: Callable[[Trajectory], object] | None = None,
     stop: Callable[[], object] | None = None,
 ) -> list[Trajectory]:
@@ -216,7 +216,7 @@ def rollout(
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         first_episode: Number of the first episode; the episodes are those that a rollout from 0 on
             would play, if the number is a multiple of `n_envs`.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar, in a file a line every 10 s; a text is its label.
         receive: Called with each trajectory, in order, as soon as it is available; may remove data
             that should not be kept.
         stop: Called from time to time; if it returns true, the remaining episodes are left out.
@@ -277,8 +277,8 @@ def rollout(
     starts = range(first_episode, end, group_size)
     groups = [range(start, min(start + group_size, end)) for start in starts]
     played: list[Trajectory] = []
-    interval = 0.2 if sys.stderr.isatty() else 10
-    bar = tqdm(total=episodes, unit="episode", disable=not progress, mininterval=interval)
+    label = progress if isinstance(progress, str) else "episodes"
+    bar = tqdm(total=episodes, unit="episode", **bar_options(label, bool(progress)))
     with bar, closing(engine or InProcessEngine()) as workers:
         workers.start(make_player, policy)
         for trajectory in _played(workers, groups, stop):

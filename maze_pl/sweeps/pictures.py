@@ -21,6 +21,11 @@ _MISSING: Final = "(missing)"
 _SLICE_WIDTH: Final = 3.1
 _MOST_LETTERS: Final = 30
 _MOST_TICKS: Final = 8
+_PARTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SHIFTS: Final = 0.06
+"""Height of the band over which trials with equal choices are spread."""
+_TEXT_BOX: Final = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.8}
+"""Background of texts that lines run through."""
 
 
 def write_pictures(result: SweepResult) -> list[Path]:
@@ -126,16 +131,18 @@ def draw_parallel_coordinates(result: SweepResult, finished: list[Trial]) -> Any
     span = (max(values) - min(values)) or 1.0
     norm = Normalize(min(values), max(values) if max(values) > min(values) else min(values) + 1.0)
     is_worst_first = objective.direction == "maximize"
-    for trial in sorted(finished, key=lambda one: one.values[0], reverse=not is_worst_first):
+    drawn = sorted(finished, key=lambda one: one.values[0], reverse=not is_worst_first)
+    for number, trial in enumerate(drawn):
         heights = [(trial.values[0] - min(values)) / span]
         for parameter, scale in zip(parameters, scales, strict=True):
-            heights.append(scale.height(trial.assignment.get(parameter.option, _MISSING)))
+            height = scale.height(trial.assignment.get(parameter.option, _MISSING))
+            heights.append(height + scale.shift(number, len(drawn)))
         colour = colormaps[_COLOUR_MAP](norm(trial.values[0]))
         axes.plot(range(len(heights)), heights, color=colour, linewidth=1.4, alpha=0.85, clip_on=False)
     for place, ticks in enumerate([_value_ticks(values), *(scale.ticks() for scale in scales)]):
         axes.axvline(place, color=_INK, linewidth=0.8)
         for height, text in ticks:
-            style = {"fontsize": 7, "color": _INK, "va": "center"}
+            style = {"fontsize": 7, "color": _INK, "va": "center", "bbox": _TEXT_BOX, "zorder": 4}
             axes.annotate(text, (place, height), (3, 0), textcoords="offset points", **style)
     names = [objective.metric, *[_shortened(parameter.option) for parameter in parameters]]
     axes.set_xticks(range(len(names)), names, fontsize=8, rotation=15, ha="right")
@@ -183,6 +190,17 @@ class _Scale:
             return math.log(value / self._low) / math.log(self._high / self._low)
         return (float(value) - self._low) / (self._high - self._low)
 
+    def shift(self, number: int, n_trials: int) -> float:
+        """Return the height by which a trial is moved, as equal choices would hide each other.
+
+        Args:
+            number: Number of the trial among the drawn ones.
+            n_trials: How many are drawn.
+        """
+        if not self._labels or n_trials < 2:
+            return 0.0
+        return (number / (n_trials - 1) - 0.5) * min(_SHIFTS, 0.5 / len(self._labels))
+
     def ticks(self) -> list[tuple[float, str]]:
         """Return heights and texts of ticks."""
         missing = [(-0.12, "not searched")] if self._is_missing else []
@@ -191,8 +209,13 @@ class _Scale:
             step = math.ceil(len(self._labels) / _MOST_TICKS)
             shown = list(enumerate(self._labels))[::step]
             return [*missing, *((place / last, _shortened(label)) for place, label in shown)]
+        values = self._range_ticks(_PARTS)
+        return [*missing, *((self.height(value), text) for value, text in values)]
+
+    def _range_ticks(self, parts: Sequence[float]) -> list[tuple[float, str]]:
+        """Return values of a range at parts of its length, and their texts."""
         values = []
-        for part in (0.0, 0.25, 0.5, 0.75, 1.0):
+        for part in parts:
             if self._log:
                 values.append(self._low * (self._high / self._low) ** part)
             elif self._step is None:
@@ -203,12 +226,19 @@ class _Scale:
         if self._is_int:
             values = [float(round(value)) for value in values]
         text = ".0f" if self._is_int else ".3g"
-        return [*missing, *((self.height(value), f"{value:{text}}") for value in dict.fromkeys(values))]
+        return [(value, f"{value:{text}}") for value in dict.fromkeys(values)]
 
     def set_axis(self, axes: Any) -> None:
         """Set scale and ticks of a horizontal axis."""
         if self._log:
+            from matplotlib.ticker import NullLocator
+
             axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())  # its labels overlap within a decade
+            places, texts = zip(*self._range_ticks((0.0, 0.5, 1.0)), strict=True)
+            axes.set_xticks(places, texts)
+            margin = (self._high / self._low) ** 0.05
+            axes.set_xlim(self._low / margin, self._high * margin)
         elif self._is_int:
             axes.locator_params(axis="x", integer=True)
         if self._labels:
@@ -228,7 +258,7 @@ def _value_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     low, high = min(values), max(values)
     if high == low:
         return [(0.0, value_text(float(low)))]
-    return [(part, f"{low + part * (high - low):.3g}") for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    return [(part, f"{low + part * (high - low):.3g}") for part in _PARTS]
 
 
 def _figure(width: float, height: float) -> Any:

@@ -1,7 +1,6 @@
 """Pictures of the states of an episode, by a renderer or from recorded frames."""
 
 import io
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.events.display import require_matplotlib
+from maze_pl.system.progress import bar_options
 from maze_pl.viewer.arrays import Array
 from maze_pl.viewer.episode import Episode
 from maze_pl.viewer.pictures import WIDEST, Pictures, chosen_places, picture_table
@@ -67,8 +67,8 @@ def _drawings(episode: Episode, states: StateTrajectoryRecord, chosen: Array, pr
     """
     require_matplotlib("a view with pictures")
     renderer = episode.renderer
-    interval = 0.2 if sys.stderr.isatty() else 10
-    for place in tqdm(chosen.tolist(), unit="picture", disable=not progress, mininterval=interval):
+    label = f"pictures of {episode.name[:40]}"
+    for place in tqdm(chosen.tolist(), unit="picture", **bar_options(label, progress)):
         try:
             picture = _drawing(states, renderer, place, episode.renderer_arguments)
         except Exception as error:  # of the user's renderer

@@ -180,9 +180,9 @@ class _Stage:
             record.append("states")
         if self._has_frames:
             record.append("frames")
-        trajectories = self._rollout(
-            contender, n_episodes, record=record, max_steps=options.max_steps, progress=progress
-        )
+        played: dict[str, Any] = {"record": record, "max_steps": options.max_steps}
+        label = contender.name[-40:] if progress else False
+        trajectories = self._rollout(contender, n_episodes, progress=label, **played)
         parts = {
             "renderer": self._renderer,
             "renderer_arguments": options.renderer_arguments or {},

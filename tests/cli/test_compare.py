@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,7 +62,10 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return messages[0].removeprefix("maze-pl: error: ")
 
 
-def test_policies_are_compared_shown_and_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_policies_are_compared_shown_and_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # for bars
     options = ["--baseline", "random", "--n_episodes", "12", "--seed", "3", "--max_steps", "60", "--to", "out"]
     assert main(["compare", "heuristic", *CART_POLE, *options]) == 0
     output, error = capsys.readouterr()

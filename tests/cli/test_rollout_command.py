@@ -121,7 +121,10 @@ def comparable(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_what_is_played_is_written_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_played_is_written_and_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     options = ["--policy", "heuristic", "--n_episodes", "5", "--max_steps", "30", "--seed", "7"]
     assert main([*CART_POLE, *options]) == 0
     output, error = capsys.readouterr()

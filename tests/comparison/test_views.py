@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +86,26 @@ def drawn_cart_pole() -> GymMazeEnv:
     return env
 
 
-def test_the_table_comes_first_and_drawing_has_a_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_comes_first_and_drawing_has_a_bar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     order: list[tuple[str, bool]] = []
 
     def receive(table: Comparison) -> None:
         order.append((table.metric, (tmp_path / "out").exists()))
-        assert "picture" not in capsys.readouterr().err
+        before = capsys.readouterr().err
+        assert re.search(r"(^|\r)random: .*2/2 .*episode/s", before) and "picture" not in before
 
     options: dict[str, Any] = {"env": drawn_cart_pole, "n_episodes": 2, "max_steps": 3}
-    compare("random", **options, to=tmp_path / "out", progress=True, receive=receive)
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stderr, "isatty", lambda: True)
+        compare("random", **options, to=tmp_path / "out", progress=True, receive=receive)
     assert order == [("return", False)]
     error = capsys.readouterr().err
-    assert re.search(r"4/4 .*picture/s", error) and re.search(r"2/2 .*episode/s", error)
+    assert re.search(r"pictures of .*4/4 .*picture/s", error)
+    assert re.search(r"view of random, episode [01]: .*2/2 .*episode/s", error)
     compare("random", **options, to=tmp_path / "quiet")
+    compare("random", **options, to=tmp_path / "log", progress=True)  # stderr is a file
     assert capsys.readouterr().err == ""
 
 

@@ -221,6 +221,28 @@ def test_states_are_normalised_by_statistics_that_are_estimated_from_the_environ
     np.testing.assert_allclose(seen, (np.arange(4) - statistics["mean"]) / statistics["std"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("recorder", [SpacesRecordingWrapper, TrajectoryRecordingWrapper])
+def test_new_statistics_are_told_of_where_space_records_keep_others(
+    recorder: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def normalised() -> Any:
+        return ObservationNormalizationWrapper(lander_like())
+
+    env = normalised()
+    env.estimate(4, seed=1)
+    dataset = InMemoryDataset(recorded(recorder(env, n_episodes=5)))
+    module = TrajectoryDataModule(dataset, lander_like, [ObservationNormalizationWrapper])
+    later = TrajectoryDataModule(dataset, lander_like, [ObservationNormalizationWrapper])
+    later.warm_start(module.wrapper_statistics())
+    with caplog.at_level("INFO"):
+        module.train_dataloader()
+        module.val_dataloader()
+        later.train_dataloader()
+    found = [text for text in caplog.messages if "space records keep the observations" in text]
+    assert len(found) == (recorder is SpacesRecordingWrapper)
+    assert all("ObservationNormalizationWrapper has estimated statistics here: unless" in text for text in found)
+
+
 def first_numbers(module: TrajectoryDataModule) -> Any:
     """Sorted distinct first numbers of all observations, in a single batch."""
     (batch,) = module.train_dataloader()

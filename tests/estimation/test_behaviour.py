@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ def test_a_behaviour_with_other_acts_than_the_agent_is_named(monkeypatch: pytest
     agents = {}
     for name, make in (("flat", flat), ("structured", structured)):
         policy = AutomaticModelComposer().compose(Spec.of(make())).policy
-        agents[name] = (policy, policy.spec, make, 0.9)  # as runs are loaded
+        data = SimpleNamespace(make_env=make, rollout_options={"wrappers": []})
+        agents[name] = (policy, policy.spec, data, 0.9)  # as runs are loaded
     monkeypatch.setattr(sys.modules["maze_pl.estimation.estimate"], "_loaded", lambda agent, trust: agents[agent])
     played = rollout(flat, "random", episodes=2, max_steps=3, record=("states",))
     episodes = [one.states for one in played]

@@ -27,6 +27,7 @@ from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions, drawn_acts
 from maze_pl.estimation.importance_sampling import WEIGHTING
 from maze_pl.estimation.probabilities import log_probs
 from maze_pl.estimation.recorded_acts import NOTHING, read_acts
+from maze_pl.estimation.results import OffPolicyEstimate, OffPolicyEvaluation
 from maze_pl.perception import AutomaticModelComposer
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.rollout import rollout
@@ -108,6 +109,16 @@ def test_few_episodes_are_not_blamed_on_the_agent(of_random: Any) -> None:
     found = estimate(policy, of_random[:4], policy, estimators=["per_decision"], gamma=1.0)
     assert found.effective_sample_size == pytest.approx(4.0)
     assert found.warnings == ["there are only 4 recorded episodes: record more"]
+
+
+def test_the_table_names_the_wrappers_that_changed_the_recorded_rewards() -> None:
+    recorded = OffPolicyEstimate("recorded_episodes", 1.0, None)
+    found = OffPolicyEvaluation("run", "clone", 1.0, 4, 9, recorded, math.nan, [])
+    assert "in rewards" not in found.text() and "reward_wrappers" in found.to_json()
+    found = replace(found, reward_wrappers=["RewardClippingWrapper", "RewardScalingWrapper"])
+    names = "RewardClippingWrapper and RewardScalingWrapper"
+    units = f"in rewards as recorded, which are those after {names} in episodes of the agent's run"
+    assert found.text().splitlines()[1] == units
 
 
 def test_an_agent_that_acts_differently_is_named_with_the_effective_size(of_random: Any) -> None:
@@ -301,7 +312,7 @@ def test_what_cannot_be_evaluated_is_named(of_random: Any, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_the_command_estimates_a_run(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    fit = ["fit", "--config", "ppo_cartpole", "--trainer.max_epochs", "1", "--data.epoch_length", "1"]
+    fit = ["fit", "--config", "ppo_auto", "--trainer.max_epochs", "1", "--data.epoch_length", "1"]
     assert main([*fit, "--run_dir", "run", "--data.evaluators", "{}"]) == 0
     play = ["rollout", "run", "--n_episodes", "6", "--runner", "sequential", "--output_dir", "played"]
     assert main([*play, "--trajectories", "spaces"]) == 0
@@ -311,6 +322,10 @@ def test_the_command_estimates_a_run(tmp_path: Path, monkeypatch: Any, capsys: A
     text = capsys.readouterr().out
     assert "effective sample size: 6.0 of 6 episodes" in text
     assert "recorded episodes" in text and "per decision" in text
+    units = (
+        "in rewards as recorded, which are those after ReturnNormalizationRewardWrapper in episodes of the agent's run"
+    )
+    assert text.splitlines()[1] == units
     assert {path.name for path in Path("out").iterdir()} == {"estimates.json", "estimates.csv"}
     rows = Path("out", "estimates.csv").read_text(encoding="utf-8").splitlines()
     assert rows[0] == "estimator,value,low,high"

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.provenance import Provenance
 from maze_pl.reports.curves import Curve, band, chart, default_statistics, full_name, read_all, smoothed
 from maze_pl.reports.run_groups import grouped_runs
 from maze_pl.runs.intervals import bootstrap_interval, interquartile_mean
 from maze_pl.runs.metrics import NoMetricsError
+from maze_pl.runs.provenance import collect_provenance, provenance_text
 from tests.reports.written_runs import RETURN, write_run
 
 
@@ -71,6 +73,21 @@ def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(t
         ("model.lr=0.2", [other]),
     ]
     assert [group.name for group in grouped_runs([first, second])[0]] == ["a"]
+
+
+def test_an_option_that_a_resumed_run_changed_has_both_values_in_its_name(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, config={"data": {"horizon": 30}}) for name in ("resumed", "other")]
+    commands: list[Provenance] = []
+    for horizon in (60, 60, 30, 20):  # the last command was stopped before its first checkpoint
+        text = f"seed_everything: 0\nmodel: {{lr: 0.1}}\ndata: {{horizon: {horizon}}}\n"
+        commands.append({**collect_provenance(["maze-pl", "fit"], 0), "configuration": text})
+    (runs[0] / "provenance.json").write_text(provenance_text(commands))
+    (runs[1] / "provenance.json").write_text(provenance_text(commands[2:3]))
+    groups, _ = grouped_runs(runs)
+    assert [group.name for group in groups] == ["data.horizon=60, then 30", "data.horizon=30"]
+    commands[0]["configuration"] = "data: ["
+    (runs[0] / "provenance.json").write_text(provenance_text([commands[0], commands[2]]))
+    assert [group.runs for group in grouped_runs(runs)[0]] == [runs]
 
 
 def test_a_run_whose_configuration_cannot_be_read_is_a_group_by_itself(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import pickle
+import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -232,6 +233,19 @@ def test_the_sample_is_closed_if_a_rollout_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no policy 'randm'"):
         rollout(partial(Closing, "CartPole-v1"), "randm")
     assert closed == [True]
+
+
+def test_progress_is_shown_on_a_terminal_and_says_what_is_played(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rollout(cart_pole, episodes=2, max_steps=2, progress=True)
+    assert capsys.readouterr().err == ""  # a file
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    rollout(cart_pole, episodes=2, max_steps=2)
+    assert capsys.readouterr().err == ""
+    for progress, label in ((True, "episodes"), ("trained", "trained")):
+        rollout(cart_pole, episodes=2, max_steps=2, progress=progress)
+        assert f"\r{label}: 100%" in capsys.readouterr().err
 
 
 def test_a_rollout_can_be_stopped_between_groups() -> None:

@@ -1,0 +1,22 @@
+"""Names of the wrappers that change the rewards of a run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from maze_pl.envs.wrapper import RewardWrapper
+from maze_pl.runs.recorders import class_made_by
+
+
+def reward_wrappers_in(wrappers: Sequence[Callable[..., Any]] | None) -> list[str]:
+    """Return the class names of those wrappers that change rewards, the innermost first.
+
+    Args:
+        wrappers: Callables that wrap an environment; functions do not tell what they make, and are left out.
+
+    Example:
+        >>> from maze_pl.envs.wrappers import RewardClippingWrapper, TimeLimitWrapper
+        >>> reward_wrappers_in([TimeLimitWrapper, RewardClippingWrapper])
+        ['RewardClippingWrapper']
+    """
+    kinds = [class_made_by(wrapper) for wrapper in wrappers or ()]
+    return [kind.__name__ for kind in kinds if kind is not None and issubclass(kind, RewardWrapper)]
