@@ -1,6 +1,7 @@
 """Storing of rewards that environments attribute to single acts."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from maze_pl.collect.storage import RolloutStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
 from maze_pl.envs.vector.vector_env import AttributedRewards
+
+_SOURCE: Final = "get_actor_rewards(), or actor_rewards of an ArrayStep,"
 
 
 class ActRewards:
@@ -79,7 +82,7 @@ class ActRewards:
         odd = np.setdiff1d(finished, with_rewards) if self.is_attributed else np.intersect1d(finished, with_rewards)
         if odd.size:
             returned = "None" if self.is_attributed else "an array"
-            came = f"get_actor_rewards() of environment {odd[0]} returned {returned} after the opposite before"
+            came = f"{_SOURCE} of environment {odd[0]} was {returned} after the opposite before"
             raise ValueError(f"{came}; attribute rewards in every environment step or in none")
 
 
@@ -96,6 +99,6 @@ def _require_one_for_each_act(attributed: AttributedRewards, finished: Array, n_
     if is_wrong.any():
         place = int(np.flatnonzero(is_wrong)[0])
         shape = (int(counts[place]) if attributed.n_acts is not None else attributed.rewards.shape[1],)
-        came = f"get_actor_rewards() of environment {finished[place]} returned shape {shape}"
-        remedy = "return one reward for each act of the environment step, in order"
-        raise ValueError(f"{came} for {n_acts[place]} acts; {remedy}")
+        came = f"{_SOURCE} of environment {finished[place]} had shape {shape}"
+        remedy = "return one reward for each act of the environment step, in order, and advance environment time"
+        raise ValueError(f"{came} for {n_acts[place]} acts; {remedy} after the last one")

@@ -1,12 +1,15 @@
 """Assignment of agents to the slots of arrays, and the policy states of their actors."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import Staging
+
+_FREE: Final = -1  # of `_occupant`
+_DONE: Final = -2
 
 States = dict[int, dict[str, Array]]
 """By index of the step key, name -> [N, n_slots, ...] states of actors."""
@@ -50,8 +53,9 @@ class ActorSlots:
         self.policy_states: States = {}
         self.noise_states: States = {}
         self._dynamic = np.array([step.n_agents < 0 for step in spec.steps.values()])
-        # id of the agent in a dynamic slot, -1 if it is free
-        self._occupant = np.full(self.acted_in_episode.shape, -1, np.int64)
+        # id of the agent in a dynamic slot, if it is not free; whether the agent of a fixed one is done
+        self._occupant = np.full(self.acted_in_episode.shape, _FREE, np.int64)
+        self._has_done = False  # whether a fixed agent was ever done before the end of its episode
         # step key index and id of the dynamic agents of each environment that are done, [N, F, 2]
         self._finished = np.zeros((n_envs, 0, 2), np.int64)
         self._n_finished = np.zeros(n_envs, np.int64)
@@ -59,7 +63,7 @@ class ActorSlots:
     # ------------------------------------------------------------------------- assignment of slots
 
     def release(self, envs: Array, keys: Array, slots: Array, done: Array, ended: Array) -> None:
-        """Free the slots of actors that are done and forget episodes that ended.
+        """Free the slots of actors that are done, or mark those of fixed agents, and forget episodes that ended.
 
         Args:
             envs: [n] the environments that stepped.
@@ -68,8 +72,14 @@ class ActorSlots:
             done: [n] bool, whether these actors are done.
             ended: [n] bool, whether the episodes ended.
         """
-        if self._dynamic.any():
-            leaves = done & self._dynamic[keys] & ~ended
+        leaves = done & ~ended
+        if leaves.any():
+            is_dynamic = self._dynamic[keys]
+            for_good = leaves & ~is_dynamic
+            if for_good.any():
+                self._occupant[envs[for_good], self.offsets[keys[for_good]] + slots[for_good]] = _DONE
+                self._has_done = True
+            leaves &= is_dynamic
             if leaves.any():
                 self._free(envs[leaves], keys[leaves], slots[leaves])
         if ended.any():
@@ -85,13 +95,13 @@ class ActorSlots:
             self._finished = np.concatenate([self._finished, more], 1)
         self._finished[envs, places] = np.stack([keys, self._occupant[envs, actors]], -1)
         self._n_finished[envs] += 1
-        self._occupant[envs, actors] = -1
+        self._occupant[envs, actors] = _FREE
         self.acted_in_episode[envs, actors] = False
 
     def forget_episodes(self, envs: Array) -> None:
         """Reset the slots of environments that start another episode."""
         self.acted_in_episode[envs] = False
-        self._occupant[envs] = -1
+        self._occupant[envs] = _FREE
         self._n_finished[envs] = 0
 
     def assign(self, envs: Array, staging: Staging) -> bool:
@@ -113,7 +123,7 @@ class ActorSlots:
         n_slots_before = self._occupant.shape[1]
         keys = staging.next_key[envs]
         agents = staging.next_agent[envs]
-        self._require_declared(keys, agents)
+        self._require_declared(envs, keys, agents)
         self.next_slot[envs] = agents
         for key in np.flatnonzero(self._dynamic).tolist():
             group = keys == key
@@ -121,8 +131,8 @@ class ActorSlots:
                 self.next_slot[envs[group]] = self._dynamic_slots(envs[group], key, agents[group])
         return self._occupant.shape[1] > n_slots_before
 
-    def _require_declared(self, keys: Array, agents: Array) -> None:
-        """Raise ValueError if an agent of a sub-step with a fixed number of them is not one of these."""
+    def _require_declared(self, envs: Array, keys: Array, agents: Array) -> None:
+        """Raise ValueError if an agent of a sub-step with a fixed number of them is not one of these, or was done."""
         is_fixed = ~self._dynamic[keys]
         is_unknown = is_fixed & ((agents < 0) | (agents >= self.n_slots[keys]))
         if is_unknown.any():
@@ -131,6 +141,13 @@ class ActorSlots:
             count = self._spec.steps[key].n_agents
             declared = f"agent_counts_dict declares {count}"
             raise ValueError(f"agent {agent} of sub-step {key!r} acts, but {declared}")
+        if not self._has_done:
+            return
+        # the ids of dynamic agents are not the numbers of their slots
+        was_done = is_fixed & (self._occupant[envs, self.offsets[keys] + np.where(is_fixed, agents, 0)] == _DONE)
+        if was_done.any():
+            name = self._name(keys[was_done][0], agents[was_done][0])
+            raise ValueError(f"{name} acts after it was done; is_actor_done tells of its last act in the episode")
 
     def _dynamic_slots(self, envs: Array, key: int, agents: Array) -> Array:
         """Return the slots of dynamic agents, one in each environment; those without one take a free one."""
@@ -307,6 +324,7 @@ class ActorSlots:
             self._add_slots(key, n_slots - int(self.n_slots[key]))
         self.acted_in_episode[...] = state["seen"]
         self._occupant[...] = state["occupant"]
+        self._has_done = bool((self._occupant == _DONE).any())
         most = max(map(len, state["finished"]), default=0)
         self._finished = np.zeros((len(self._finished), most, 2), np.int64)
         self._n_finished[...] = 0

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
-from maze_pl.envs.arrays.nested_arrays import parts_of
-from maze_pl.envs.arrays.unsaved_state import numbers_of
+from maze_pl.envs.arrays.nested_arrays import VALUES, attributes_of, parts_of
+from maze_pl.envs.arrays.nested_numbers import nested_numbers
+from maze_pl.envs.arrays.unsaved_state import changed_nested_numbers, changed_numbers, numbers_of
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.tensors.tensor_env import TensorEnv
 from maze_pl.events.topics import StatisticsError
@@ -40,6 +41,7 @@ class TensorChecks:
         self._n_steps_changes = 0  # of `n_steps`, at the latest observation
         self._n_steps_changes_before = 0  # at the latest check of attributes
         self._numbers = numbers_of(env)
+        self._nested_numbers = nested_numbers(attributes_of(env))
 
     # ----------------------------------------------------------------------------------------- tensors
 
@@ -51,7 +53,7 @@ class TensorChecks:
 
         Raises:
             EnvContractError: One was replaced, removed, or made later, or one that the constructor
-                made was changed, or a number of Python, or `n_steps`.
+                made was changed, or a number of Python or NumPy, or `n_steps`.
         """
         tensors = self._env.tensors()
         for name, tensor in tensors.items():
@@ -82,19 +84,21 @@ class TensorChecks:
         self._n_steps_changes_before = n_changes
 
     def _check_numbers(self) -> None:
-        """Check that numbers of Python are as before: checkpoints and graphs lack their changes."""
-        numbers = numbers_of(self._env)
-        for name, earlier in self._numbers.items():
-            if numbers.get(name) != earlier:
-                came = f"{self._name} changes its number {name!r} in begin, observe or act"
-                why = "which checkpoints do not hold and graphs do not change"
-                raise EnvContractError(f"{came}, {why}: make it a tensor in make_tensors, and change it in place")
+        """Check that numbers are as before: checkpoints and graphs lack their changes."""
+        for name in changed_numbers(self._numbers, numbers_of(self._env)):
+            raise self._number_changed(f"its number {name!r}")
+
+    def _number_changed(self, what: str) -> EnvContractError:
+        """Return the error for a number that a step has changed."""
+        came = f"{self._name} changes {what} in begin, observe or act"
+        why = "which checkpoints do not hold and graphs do not change"
+        return EnvContractError(f"{came}, {why}: make it a tensor in make_tensors, and change it in place")
 
     def check_helpers(self) -> None:
-        """Check that tensors in other objects, which are not saved, stay as they are.
+        """Check that tensors in other objects, and numbers in containers and objects, stay as they are.
 
         Raises:
-            EnvContractError: One was changed or replaced since it was first seen.
+            EnvContractError: One was changed or replaced since it was first seen, and is not saved.
         """
         found = self._find_in_helpers()
         for name in self._of_helpers.keys() & found.keys():
@@ -105,6 +109,8 @@ class TensorChecks:
                 expected = "make it an attribute of the environment, or keep it in a list, tuple or dict that is one"
                 raise EnvContractError(f"{came}: {expected}")
         self._of_helpers = found
+        for name in changed_nested_numbers(self._nested_numbers, nested_numbers(attributes_of(self._env))):
+            raise self._number_changed(f"a number or text in {name!r}")
 
     def _find_in_helpers(self) -> dict[str, tuple[Tensor, int]]:
         """Return tensors in objects that are attributes, and how often each was changed, by name."""
@@ -181,7 +187,9 @@ class TensorChecks:
             came = describe(value)
             if isinstance(value, Tensor):
                 came = f"a tensor of shape {tuple(value.shape)} and type {value.dtype} on {value.device.type}"
-            expected = f"expected a tensor of shape {shape} and type {dtype} on {device}"
+            can_convert = isinstance(value, Tensor) and _can_convert(value.dtype, dtype)
+            expected_type = "" if can_convert else f" and type {dtype}"
+            expected = f"expected a tensor of shape {shape}{expected_type} on {device}"
             raise EnvContractError(f"{what} is {came}; {expected}, with the environments on its first axis")
 
 
@@ -207,4 +215,5 @@ def _tensors_below(env: TensorEnv) -> Iterator[tuple[str, Tensor]]:
         elif id(value) not in seen:
             seen.add(id(value))
             prefix = f"{name}." if name else ""
-            waiting.extend((f"{prefix}{part}", child) for part, child in parts_of(value).items())
+            parts = parts_of(value).items()
+            waiting.extend((f"{prefix}{part}", child) for part, child in parts if not isinstance(child, VALUES))

@@ -177,6 +177,8 @@ class EventDeclaration:
         except Exception as error:
             which = f"the {level} statistic {statistic.output_name!r} of {self.topic.__name__}.{self.name}"
             fault = f"cannot be computed: {type(error).__name__}: {error}"
+            if level == "step" and statistic.input_name is None and len(self.signature.parameters) > 1:
+                fault += f"; {self.name} has the attributes {list(self.signature.parameters)}: name one by input_name"
             raise StatisticsError(f"{which}, with input_name={statistic.input_name!r}, {fault}") from error
 
     def has_zeros(self, name: Name) -> bool:

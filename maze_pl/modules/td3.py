@@ -77,7 +77,7 @@ class TD3(AlgorithmModule):
 
     Raises:
         ValueError: A number is out of range, the critic is not a state-action critic, a network is
-            recurrent, or a head has another distribution.
+            recurrent, or a head has another space or distribution.
     """
 
     batch_type: ClassVar[type] = ReplayBatch

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from maze_pl.collect.collector import Collector
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
@@ -140,6 +141,29 @@ def test_too_many_agents_and_returning_agents_are_refused() -> None:
     collector = dynamic([Act(0, 0, 0.0, 0.0, 1, True), Act(0, 1, 0.0, 0.0, 1), Act(0, 0, 0.0, 0.0, 1)], 2)
     with pytest.raises(ValueError, match="agent 0 of sub-step 0 acts after it was done"):
         collector.collect(random_policy(collector))
+
+
+FIRST_IS_DONE = (Act(0, 0, 0.0, 0.0, 1, actor_done=True), Act(0, 1, 0.0, 0.0, 1))
+
+
+def _pair(*acts: Act) -> Collector:
+    """Two declared agents; the episode ends after the acts, and is repeated."""
+    script = Script((2,), False, ((Episode(acts, True, (0, 1)),),))
+    return collector_of([partial(make_env, script, 0)], 2)
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_declared_agent_acts_after_it_was_done_in_the_next_episode_only(is_resumed: bool) -> None:
+    allowed = _pair(*FIRST_IS_DONE)
+    assert [int(allowed.collect(ConstantPolicy()).segments[0].actor_done.sum()) for _ in range(2)] == [1, 1]
+    collector = _pair(*FIRST_IS_DONE, *FIRST_IS_DONE)
+    if is_resumed:
+        state = _pair(Act(0, 1, 0.0, 0.0, 1), *FIRST_IS_DONE, *FIRST_IS_DONE)
+        state.collect(ConstantPolicy())
+        collector = _pair(Act(0, 1, 0.0, 0.0, 1), *FIRST_IS_DONE, *FIRST_IS_DONE)
+        collector.load_state_dict(state.state_dict())
+    with pytest.raises(ValueError, match="agent 0 of sub-step 0 acts after it was done; is_actor_done tells of its"):
+        collector.collect(ConstantPolicy())
 
 
 def test_dynamic_agents_need_a_limit() -> None:

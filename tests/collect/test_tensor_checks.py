@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,8 @@ class Faulty(TensorEnv):
         self.fault = fault
         self.unit = torch.ones(())
         self.day = 0
+        self.missing = math.nan
+        self.counts = [0, {"n": 0}]
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
@@ -53,7 +56,7 @@ class Faulty(TensorEnv):
     def make_tensors(self, n_envs: int) -> None:
         self.level = torch.zeros(n_envs, device=self.device)
         self.parts = {"one": [torch.zeros(n_envs, device=self.device)]}
-        self.table = SimpleNamespace(inner=SimpleNamespace(constant=torch.ones(2, device=self.device)))
+        self.table = SimpleNamespace(inner=SimpleNamespace(constant=torch.ones(2, device=self.device)), day=0)
 
     def begin(self, which: Tensor, seeds: Tensor) -> None:
         self.level.masked_fill_(which, 0.0)
@@ -93,6 +96,12 @@ class Faulty(TensorEnv):
             self.n_steps.add_(1)
         elif self.fault == "number":
             self.day += 1
+        elif self.fault == "number in a list":
+            self.counts[0] += 1
+        elif self.fault == "number in a dict":
+            self.counts[1]["n"] += 1
+        elif self.fault == "number in an object":
+            self.table.inner.day = self.table.day = self.table.day + 1
         elif self.fault == "option":
             self.unit.mul_(2.0)
         elif self.fault == "helper":
@@ -134,8 +143,11 @@ FAULTS = {
     "n_steps in begin": r"begin or observe of Faulty changes n_steps, in which its steps are counted already: count in",
     "n_steps in observe": r"begin or observe of Faulty changes n_steps",
     "number": r"Faulty changes its number 'day' in begin, observe or act, which checkpoints do not hold and graphs do",
+    "number in a list": r"Faulty changes a number or text in 'counts' in begin, observe or act, which checkpoints do",
+    "number in a dict": r"Faulty changes a number or text in 'counts.1' in",
+    "number in an object": r"Faulty changes a number or text in 'table.day' in",
     "shape": r"observation 'place' of sub-step 'b' of Faulty is a tensor of shape \(3, 1\) and type torch.float32 on "
-    r"\w+; expected a tensor of shape \(3, 2\)",
+    r"\w+; expected a tensor of shape \(3, 2\) on \w+, with",
     "dtype": "observation 'kind' of sub-step 'a' of Faulty is .*torch.float32 on .*expected .*torch.int64",
     "array": r"observation 'kind' of sub-step 'a' of Faulty is an array of shape \(3,\) and type int64; expected",
     "no outcome": "act in sub-step 'a' of Faulty returned .* of type Tensor; expected an Outcome",
@@ -185,6 +197,12 @@ def test_the_trial_step_leaves_no_trace(device: str) -> None:
     assert rollout.segments["a"].observation["place"][:, 0, 0].tolist() == level
     assert rollout.segments["a"].is_first[:, 0].tolist() == [True, False, False, True]
     assert [(one.episode_index, one.env_steps, one.reward) for one in rollout.summaries] == [(0, 3, 21.0)] * N_ENVS
+
+
+def test_a_number_that_stays_nan_has_not_changed() -> None:
+    collector, policy = collector_of("")
+    assert math.isnan(collector.env.missing)
+    collector.collect(policy)
 
 
 def test_objects_that_refer_to_each_other_are_searched_for_tensors_once() -> None:

@@ -194,6 +194,22 @@ def test_an_epoch_statistic_must_be_one_number() -> None:
         computed(summary, summary)
 
 
+def test_an_event_with_several_attributes_names_them_if_none_is_chosen() -> None:
+    class Putting:
+        @define_epoch_stats(np.mean)
+        @define_episode_stats(sum)
+        @define_step_stats(sum)
+        def put(self, size: float, bin_number: int) -> None: ...
+
+    statistics = EpisodeStatistics()
+    statistics.receive(EventRecord(Putting, Putting.put, {"size": 3.0, "bin_number": 1}, 0))
+    message = (
+        r"statistic None of Putting.put, .*; put has the attributes \['size', 'bin_number'\]: name one by input_name"
+    )
+    with pytest.raises(StatisticsError, match=message):
+        statistics.end_episode()
+
+
 def test_totals_go_on_from_a_checkpoint() -> None:
     epoch, resumed, file = EpochStatistics(), EpochStatistics(), io.BytesIO()
     epoch.add(episode(0, 0, 1.0, np.int64(10)))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,10 @@ def slots_for_checks(env: Any) -> dict[StepKey, int]:
     return {key: 1 for key, count in env.agent_counts_dict.items() if count < 0}
 
 
+class MissingKpiWarning(UserWarning):
+    """An array environment declares a KPI that it does not compute."""
+
+
 class ArrayChecks:
     """Checks of the results of an array environment.
 
@@ -68,6 +73,7 @@ class ArrayChecks:
         self._is_full = is_full
         self._n_idle = np.zeros(n_envs, np.int64)
         self._n_standstills: int | None = 0
+        self._has_kpis = False  # whether KPIs were checked before
         self._timed_reset = False  # whether a reset has returned env_time
         self._timed_steps: bool | None = None  # whether steps return env_time; None before the first one
         self._n_actors = sum(max(1, step.n_agents) for step in spec.steps.values())
@@ -328,7 +334,8 @@ class ArrayChecks:
             The KPIs as arrays, in the order of their declaration.
 
         Raises:
-            StatisticsError: They have no names, or one has another shape, is infinite, or is not declared.
+            StatisticsError: They have no names, or one has another shape, is infinite, or is not declared. Declared
+                ones that the first episodes lack cause a `MissingKpiWarning`.
         """
         if not isinstance(kpis, Mapping):
             fault = f"kpis of {self._name} returned {describe(kpis)}"
@@ -341,4 +348,11 @@ class ArrayChecks:
                 came = f"KPI {name!r} of {self._name} is {describe(values)}"
                 raise StatisticsError(f"{came} for {len(ended)} episodes; return one number for each, NaN for no value")
             refuse_infinite_kpi(name, values, ended + self._first_env_index)
+        if not self._has_kpis:
+            self._has_kpis = True
+            missing = [name for name in names if name not in arrays]
+            if missing:
+                fault = f"{self._name} declares the KPIs {missing} in kpi_names, but kpis did not return them"
+                remedy = "return numbers [n] for each, NaN where an episode has no value"
+                warnings.warn(f"{fault}: {remedy}", MissingKpiWarning, stacklevel=2)
         return {name: arrays[name] for name in names if name in arrays}  # tables have this order

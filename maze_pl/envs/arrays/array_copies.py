@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Final
-
-import numpy as np
 
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper_statistics import array_wrappers_of
-from maze_pl.envs.arrays.nested_arrays import array_types, nested_values
+from maze_pl.envs.arrays.nested_arrays import VALUES, array_types, attributes_of, holds_values_only, nested_values
 from maze_pl.envs.arrays.random_streams import RandomStreams
-
-_PLAIN: Final = (bool, int, float, complex, str, bytes, np.generic, type(None))
 
 
 def copy_state(target: ArrayEnv, source: ArrayEnv) -> None:
     """Give an array environment the state of another one that was made in the same way.
 
-    Besides everything that `state_dict` holds, it gets the attributes that are numbers or texts of Python, and those
-    that `reset` or `step` of the source has made. It loses those that only its own steps have made.
+    Besides everything that `state_dict` holds, it gets the attributes that are numbers or texts of Python, containers
+    of these, and those that `reset` or `step` of the source has made. It loses those that only its own steps have made.
 
     Args:
         target: The environment with its wrappers, which gets the state.
@@ -47,6 +42,8 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
     for name, kind in own_kinds.items():
         if name not in attributes or kinds.get(name, kind) != kind:
             del own[name]
+    values = {name: attributes[name] for name, kind in kinds.items() if kind == "values"}
+    own.update(copy.deepcopy(values))  # together, as one may lie in another
     for name, kind in kinds.items():
         if kind == "plain":
             own[name] = attributes[name]
@@ -55,13 +52,15 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
 
 
 def _kinds_of(env: ArrayEnv) -> dict[str, str]:
-    """Kinds of the attributes that are part of the state, by name: `plain`, `array` or `container`."""
-    attributes = vars(env)
+    """Kinds of the attributes that are part of the state, by name: `plain`, `array`, `values` or `container`."""
+    attributes = attributes_of(env)
     arrays = (*array_types(), RandomStreams)
     kinds = {nested.name.partition(".")[0]: "container" for nested in nested_values(attributes)}
     for name, value in attributes.items():
-        if isinstance(value, _PLAIN):
+        if isinstance(value, VALUES):
             kinds[name] = "plain"
         elif isinstance(value, arrays):
             kinds[name] = "array"
+        elif holds_values_only(value):
+            kinds[name] = "values"
     return kinds

@@ -17,7 +17,8 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_events import ArrayEvents
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
-from maze_pl.envs.arrays.nested_arrays import array_types, nested_values, random_streams_of
+from maze_pl.envs.arrays.nested_arrays import array_types, attributes_of, is_container, nested_values, random_streams_of
+from maze_pl.envs.arrays.saved_containers import SAVED_CONTAINERS, packed, put_into, saved_containers, unpacked
 
 Topic = TypeVar("Topic")
 
@@ -65,6 +66,7 @@ class ArrayEnv(ABC):
         self.first_env_index = 0
         self.array_events = ArrayEvents()
         self._given_arrays: dict[str, AnyArray] = {}
+        self._given_containers: dict[str, Any] = {}
 
     # --------------------------------------------------------------------------------- to implement
 
@@ -203,12 +205,13 @@ class ArrayEnv(ABC):
     # --------------------------------------------------------------------------------------------- state
 
     def note_given_arrays(self) -> None:
-        """Leave the arrays that exist now out of the state, unless the environment replaces them.
+        """Leave the arrays and containers that exist now out of the state, unless the environment replaces them.
 
         It is called before `allocate`: these arrays were made from the arguments of the constructor, and a resumed
         run has its own arguments. An array that `allocate`, `reset` or `step` puts in place of one of them is state.
         """
         self._given_arrays = self._present_arrays()
+        self._given_containers = {name: value for name, value in attributes_of(self).items() if is_container(value)}
 
     def options(self) -> list[str]:
         """Return the names of the arrays that `note_given_arrays` has noted and that nothing has replaced since."""
@@ -220,13 +223,22 @@ class ArrayEnv(ABC):
 
         These are attributes, or lie in lists, tuples and dicts that are attributes. The names of the latter have
         dots, such as `levels.0` for the first entry of a list `levels`. Arrays that `note_given_arrays` has noted
-        are left out until others replace them. Environments whose state has other parts extend it. Arrays are not
-        copied.
+        are left out until others replace them. Containers of numbers and texts are part of it, too, under one name.
+        Environments whose state has other parts extend it. Arrays are not copied.
         """
         state: dict[str, Any] = self._state_arrays()
         for name, streams in random_streams_of(self).items():
             state[name] = streams.state_dict()
+        containers = self.saved_containers()
+        if containers:
+            state[SAVED_CONTAINERS] = {name: packed(container) for name, container in containers.items()}
         return state
+
+    def saved_containers(self) -> dict[str, Any]:
+        """Return the lists, tuples, dicts, deques and sets that are part of the state, by name of the attribute."""
+        attributes = attributes_of(self).items()
+        given = self._given_containers
+        return saved_containers({name: value for name, value in attributes if value is not given.get(name)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict` in an environment with as many episodes.
@@ -238,8 +250,15 @@ class ArrayEnv(ABC):
         Raises:
             ValueError: The state has other arrays, or others that cannot be replaced have another dtype.
         """
+        state = dict(state)
+        for name, container in state.pop(SAVED_CONTAINERS, {}).items():  # earlier versions saved none
+            present = vars(self).get(name)
+            is_given = present is not None and present is self._given_containers.get(name)
+            saved = unpacked(container)
+            setattr(self, name, saved if is_given else put_into(present, saved))
         own = self.state_dict()
-        nested = {part.name for part in nested_values(self._attributes())} & own.keys()
+        own.pop(SAVED_CONTAINERS, None)
+        nested = {part.name for part in nested_values(attributes_of(self))} & own.keys()
         absent = set() if nested & state.keys() else nested  # states of earlier versions hold none of them
         made_later = {name: state[name] for name in state.keys() - own.keys() if self._is_new(name, state[name])}
         differing = own.keys() ^ state.keys()
@@ -287,7 +306,7 @@ class ArrayEnv(ABC):
         if name in vars(self):
             setattr(self, name, array)
             return
-        for nested in nested_values(self._attributes()):
+        for nested in nested_values(attributes_of(self)):
             if nested.name == name:
                 if isinstance(nested.container, tuple):
                     came = f"the saved array {name!r} of {type(self).__name__} replaces another one in a tuple"
@@ -320,13 +339,9 @@ class ArrayEnv(ABC):
     def _nested_arrays(self) -> Iterator[tuple[str, AnyArray]]:
         """Yield the arrays in lists, tuples and dicts that are attributes."""
         kinds = array_types()
-        for nested in nested_values(self._attributes()):
+        for nested in nested_values(attributes_of(self)):
             if isinstance(nested.value, kinds):
                 yield nested.name, nested.value
-
-    def _attributes(self) -> dict[str, Any]:
-        """Return the attributes of this object, without the arrays that `note_given_arrays` has noted."""
-        return {name: value for name, value in vars(self).items() if value is not self._given_arrays}
 
 
 def _alike(saved: AnyArray, array: AnyArray) -> AnyArray:

@@ -104,7 +104,7 @@ class ArrayTopic:
             known = list(self._declarations)
             raise AttributeError(f"{self._topic.__name__} has no event {name!r}; its events are {known}")
         declaration = self._declarations[name]
-        bind = declaration.signature.bind
+        signature = declaration.signature
         label = f"{self._topic.__name__}.{name}"
         events = self._events
 
@@ -112,9 +112,15 @@ class ArrayTopic:
             """Fire the event for the environments `which`, [n]."""
             is_on_device = events.n_envs is None and is_tensor(which)
             numbers = _cloned_if_tensor(which) if is_on_device else _numbers(which, events.n_envs, label)
+            if len(numbers) == 0 and not values and named_values.keys() == signature.parameters.keys():
+                return  # before the arguments are bound, which takes longer
+            try:
+                bound = signature.bind(*values, **named_values)
+            except TypeError as error:
+                remedy = f"after the numbers of the environments, its arguments are {signature}"
+                raise TypeError(f"{label}: {error}; {remedy}") from None
             if len(numbers) == 0:
                 return
-            bound = bind(*values, **named_values)
             bound.apply_defaults()
             attributes = _attributes_for(
                 declaration,

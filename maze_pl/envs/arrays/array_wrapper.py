@@ -171,6 +171,10 @@ class ArrayWrapper(ArrayEnv):
     def freeze(self) -> None:
         """Stop updating the statistics for good, as in evaluation."""
 
+    def saved_containers(self) -> dict[str, Any]:
+        """Return nothing: only those of the environment are saved."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes: that of the environment, and the arrays of this wrapper."""
         return {"env": self.env.state_dict(), **super().state_dict()}

@@ -220,13 +220,13 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
             raise EnvContractError(f"reset of {self._name} returned {describe(result)}; expected (observation, infos)")
         return result[0]
 
-    def _parts(self, observation: Any) -> _Tree:
-        """Return the parts of observations by name."""
+    def _parts(self, observation: Any, role: str = "observations") -> _Tree:
+        """Return the parts of observations, which have a role in messages, by name."""
         try:
             return {name: np.asarray(part) for name, part in self._observation_conversion.divided(observation).items()}
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            expected = f"expected a batch of {self._vector.single_observation_space}"
-            raise EnvContractError(f"{self._name} returned observations {describe(observation)}; {expected}") from error
+            expected = f"expected observations of {self._vector.single_observation_space}"
+            raise EnvContractError(f"{self._name} returned {role} {describe(observation)}; {expected}") from error
 
     # ----------------------------------------------------------------------------------------------- step
 
@@ -289,16 +289,20 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
         is_given = np.asarray(infos.get("_final_obs", np.full(self.n_envs, finals is not None)))
         if not is_given[ended].all():
             fault = f"environment {self._number_of(ends & ~is_given)} of {self._name} ended without final_obs"
-            raise EnvContractError(f"{fault}, which AutoresetMode.SAME_STEP requires; declare the mode that it has")
+            is_old = "final_observation" in infos
+            remedy = "rename final_observation in infos" if is_old else "declare the mode that it has"
+            raise EnvContractError(f"{fault}, which AutoresetMode.SAME_STEP requires; {remedy}")
         self._first = {name: array.copy() for name, array in parts.items()}
         self._begun[ended] = True
         if isinstance(finals, np.ndarray) and finals.dtype == object and finals.ndim == 1:
-            final_parts = [self._parts(final) for final in finals[ended]]
+            final_parts = []
+            for n, final in zip(ended.tolist(), finals[ended], strict=True):
+                final_parts.append(self._parts(final, f"final_obs of environment {self.first_env_index + n}"))
             rows = {}
             for name in parts:
                 rows[name] = np.stack([part[name] for part in final_parts])
         else:
-            rows = {name: array[ended] for name, array in self._parts(finals).items()}
+            rows = {name: array[ended] for name, array in self._parts(finals, "final_obs").items()}
         merged = {name: array.copy() for name, array in parts.items()}
         for name, values in rows.items():
             merged[name][ended] = values

@@ -1,21 +1,31 @@
-"""Arrays and random streams in the attributes of an object, and in its lists, tuples and dicts."""
+"""Arrays and random streams in the attributes of an object, and in its lists, tuples, dicts and deques."""
 
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
+from enum import Enum
+from itertools import islice
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from maze_pl.envs.arrays.random_streams import RandomStreams
 
-_CONTAINERS = (dict, list, tuple)
+VALUES: Final = (bool, int, float, complex, str, bytes, np.generic, Enum, type(None))
+"""Classes of numbers, texts and other values that nothing changes in place."""
+
+_CONTAINERS: Final = (dict, list, tuple, deque)
+_SETS: Final = (set, frozenset)
+_NOTES: Final = ("_given_arrays", "_given_containers")  # of `ArrayEnv`
+_UNSET: Final = object()
+_MOST_ENTRIES: Final = 20_000  # of a container that are read, or copied
 
 
 class NestedValue(NamedTuple):
-    """A value in a list, a tuple or a dict.
+    """A value in a list, a tuple, a dict or a deque.
 
     Attributes:
         name: Names of the attribute and of the places in the containers, with dots, such as `levels.0`.
@@ -73,9 +83,14 @@ def nested_values(attributes: Mapping[str, Any]) -> Iterator[NestedValue]:
         waiting += inner[::-1]
 
 
+def attributes_of(env: object) -> dict[str, Any]:
+    """Return the attributes of an array environment, without its notes of what its constructor made."""
+    return {name: value for name, value in vars(env).items() if name not in _NOTES}
+
+
 def random_streams_of(owner: object) -> dict[str, RandomStreams]:
     """Return the `RandomStreams` that are attributes of an object, or lie in its containers, by name."""
-    attributes = vars(owner)
+    attributes = attributes_of(owner)
     streams = {name: value for name, value in attributes.items() if isinstance(value, RandomStreams)}
     for nested in nested_values(attributes):
         if isinstance(nested.value, RandomStreams):
@@ -89,13 +104,46 @@ def array_types() -> tuple[type, ...]:
     return (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
 
 
+def is_container(value: Any) -> bool:
+    """True for lists, tuples, dicts, deques and sets."""
+    return isinstance(value, (*_CONTAINERS, *_SETS))
+
+
 def parts_of(value: Any) -> Mapping[Any, Any]:
-    """Return the entries of a container, or the attributes of an object, by name; none of classes and modules."""
+    """Return the first entries of a container, or the attributes of an object, by name; none of classes and modules."""
     if isinstance(value, dict):
-        return value
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
+        return value if len(value) <= _MOST_ENTRIES else dict(islice(value.items(), _MOST_ENTRIES))
+    if is_container(value):
+        return dict(enumerate(islice(value, _MOST_ENTRIES)))
     if isinstance(value, type | ModuleType):
         return {}
-    attributes: Mapping[Any, Any] = getattr(value, "__dict__", {})
+    attributes: dict[Any, Any] = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        names = (slots,) if isinstance(slots, str) else slots
+        for slot in names:
+            is_private = slot.startswith("__") and not slot.endswith("__")
+            part = getattr(value, f"_{kind.__name__.lstrip('_')}{slot}" if is_private else slot, _UNSET)
+            if part is not _UNSET and not slot.endswith("__"):
+                attributes[slot] = part
     return attributes
+
+
+def holds_values_only(value: Any) -> bool:
+    """True for a container of numbers, texts and such containers, which is small enough to be copied often."""
+    if not is_container(value):
+        return False
+    n_entries = 0
+    waiting = [value]
+    while waiting:
+        container = waiting.pop()
+        n_entries += len(container)
+        if n_entries > _MOST_ENTRIES:
+            return False
+        entries = [*container, *container.values()] if isinstance(container, dict) else container
+        for entry in entries:
+            if is_container(entry):
+                waiting.append(entry)
+            elif not isinstance(entry, VALUES):
+                return False
+    return True

@@ -25,24 +25,27 @@ class ObservationStackArrayWrapper(ObservationArrayWrapper):
         wrapper: The wrapper for single episodes, with the configuration of the stacks.
 
     Raises:
-        TypeError: A sub-step has a varying number of agents.
+        TypeError: A sub-step with stacks has a varying number of agents.
     """
 
     def __init__(self, env: ArrayEnv, wrapper: ObservationStackWrapper) -> None:
         super().__init__(env, wrapper.observation_spaces_dict)
-        varying = [key for key, count in env.agent_counts_dict.items() if count < 0]
-        if varying:
-            raise TypeError(
-                f"sub-step {varying[0]!r} has a varying number of agents, which stacks in arrays do not support"
-            )
         self._stacks, self._dropped = wrapper.stacks, wrapper.dropped
+        for key, count in env.agent_counts_dict.items():
+            names = env.observation_spaces_dict[key].spaces
+            if count < 0 and any(stack.observation in names for stack in self._stacks):
+                raise TypeError(
+                    f"sub-step {key!r} has a varying number of agents, which stacks in arrays do not support"
+                )
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""
         super().allocate(n_envs)
-        self._has_begun: dict[StepKey, Array] = {}  # [N, agents] bool
+        self._has_begun: dict[StepKey, Array] = {}  # [N, agents] bool, of sub-steps that may have stacks
         self._histories: dict[StepKey, dict[str, Array]] = {}  # [N, agents, stack_steps, ...]
         for key, space in self.env.observation_spaces_dict.items():
+            if self.env.agent_counts_dict[key] < 0:
+                continue
             shape = (n_envs, self.env.agent_counts_dict[key])
             self._has_begun[key] = np.zeros(shape, np.bool_)
             histories = self._histories[key] = {}
@@ -62,6 +65,8 @@ class ObservationStackArrayWrapper(ObservationArrayWrapper):
     ) -> Mapping[str, Array]:
         """Add the observations to the histories of the next actors, and return them with their stacks."""
         stacked = {name: values for name, values in observation.items() if name not in self._dropped}
+        if key not in self._has_begun:
+            return stacked
         has_begun = self._has_begun[key][which, agents]
         for stack in self._stacks:
             if stack.observation not in observation:

@@ -66,6 +66,8 @@ class ValueLog:
             self.lengths += 1
             return
         envs = np.arange(self._n_envs) if isinstance(which, slice) else which
+        if not len(envs):
+            return
         places = self.lengths[envs] + number_of_earlier(envs)
         self._reserve(int(places.max()) + 1)
         for name, array in values.items():

@@ -14,6 +14,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
+from maze_pl.envs.arrays.nested_arrays import attributes_of
 from maze_pl.envs.contract import EnvContractError
 
 Tensors = Mapping[str, Tensor]
@@ -244,8 +245,7 @@ class TensorEnv(ArrayEnv):
 
         The names of the latter have dots, such as `levels.0` for the first entry of a list `levels`.
         """
-        attributes = {name: value for name, value in vars(self).items() if name != "_given_arrays"}  # of `ArrayEnv`
-        return dict(_named_tensors(attributes, ""))
+        return dict(_named_tensors(attributes_of(self), ""))
 
 
 def _named_tensors(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Tensor]]:

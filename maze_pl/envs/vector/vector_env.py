@@ -174,8 +174,8 @@ class VectorEnv(ABC):
 
     Attributes:
         always_advances: True if every act is known to complete an environment step.
-        waiting: [N] bool, environments without an observation, whose next episode begins in the next step; None
-            if there are none.
+        waiting: [N] bool, environments without an observation, whose next episode begins in the
+            next step of any environments; None if there are none.
     """
 
     always_advances: bool = False

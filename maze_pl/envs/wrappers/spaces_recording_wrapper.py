@@ -42,10 +42,10 @@ class SpacesRecordingWrapper(RecordingWrapper):
         writer: Writer that receives each episode, such as `TrajectoryFiles`.
         n_episodes: Number of episodes kept here.
         max_agents: Step key -> largest number of agents alive at once, for sub-steps whose number
-            of agents changes.
+            of agents changes; that of the data module is not passed on.
 
     Raises:
-        ValueError: The writer draws episodes, or `max_agents` is missing.
+        ValueError: The writer draws episodes; in `reset`, if `max_agents` is missing.
         EnvContractError: In `step`, if `get_actor_rewards` does not return one reward for each act
             of the environment step, or does so in some environment steps only.
 
@@ -75,14 +75,20 @@ class SpacesRecordingWrapper(RecordingWrapper):
             raise ValueError(f"{type(writer).__name__} draws episodes, which needs TrajectoryRecordingWrapper")
         self._context = env.context
         self._max_agents = max_agents
-        self._read_spaces()
+        self._described_env: StructuredEnv | None = None
         self._acts: list[Act] | None = None
         self._rewards: list[float] = []
 
     def _read_spaces(self) -> None:
         """Read the spaces of the wrapped environment, which is another one in a copy around it."""
         self._described_env = self.env
-        self._described = Spec.of(self.env, self._max_agents)
+        limits = self._max_agents or {}
+        for key, count in self.env.agent_counts_dict.items():
+            if count < 0 and key not in limits:
+                fault = f"the number of agents of sub-step {key!r} changes during an episode"
+                remedy = f"give it max_agents={{{key!r}: ...}}, as it does not get that of the data module"
+                raise ValueError(f"SpacesRecordingWrapper cannot record: {fault}; {remedy}")
+        self._described = Spec.of(self.env, limits)
         self._is_flat = self._described.is_flat
         self._attributes = attributes_rewards(self.env)
 

@@ -196,6 +196,16 @@ def test_an_event_of_no_environment_is_none(which: Any) -> None:
     assert events.drain() == []
 
 
+@pytest.mark.parametrize("which", [[], np.array([0, 2])])
+def test_wrong_attributes_are_named_even_for_no_environment(which: Any) -> None:
+    _, topic = topic_of()
+    its = r"after the numbers of the environments, its arguments are \(name: str, value: float\)"
+    with pytest.raises(TypeError, match=rf"^RewardShareEvents.share: missing a required argument: 'value'; {its}$"):
+        topic.share(which, name="fuel", valu=[])
+    with pytest.raises(TypeError, match=r"RewardShareEvents.share: got an unexpected keyword argument 'unit'"):
+        topic.share(which, name="fuel", value=[], unit="kg")
+
+
 @pytest.mark.parametrize(
     ("which", "came"),
     [

@@ -11,6 +11,7 @@ import torch
 
 from maze_pl.collect.collector import Collector
 from maze_pl.core.random_policy import RandomPolicy
+from maze_pl.core.spec import Spec
 from maze_pl.envs import (
     ArrayEnv,
     ArrayVectorEnv,
@@ -33,10 +34,11 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     RewardClippingWrapper,
     RewardScalingWrapper,
+    SpacesRecordingWrapper,
     TimeLimitWrapper,
     UnSqueezePreProcessor,
 )
-from tests.envs.arrays.yard import YardArrayEnv, make_yard
+from tests.envs.arrays.yard import N_WORKERS, YardArrayEnv, make_yard
 from tests.envs.cutting_2d.forms import arrays, single
 from tests.envs.cutting_2d.instances import DOCUMENTED
 
@@ -220,6 +222,39 @@ def test_refuses_wrappers_without_an_array_form_and_says_what_to_do() -> None:
 
     with pytest.raises(ValueError, match=r"Rounded changes \['reward'\] of RewardScalingWrapper, whose array form"):
         make_wrapped_arrays(CartPoleArrayEnv, [partial(Rounded, scale=2.0)])
+
+
+def _stacked_yard(observation: str, n_workers: int) -> ArrayVectorEnv:
+    """A yard with so many workers, or -1, and stacks of an observation."""
+
+    class Yard(YardArrayEnv):
+        agent_counts_dict: Any = {**YardArrayEnv.agent_counts_dict, "work": n_workers}  # noqa: RUF012
+
+    config = {"observation": observation, "stack_steps": 3, "keep_original": True, "tag": "stack"}
+    stack = partial(ObservationStackWrapper, stack_config=[config])
+    spec = Spec.of(Yard(), {"work": N_WORKERS} if n_workers < 0 else None)
+    return ArrayVectorEnv(partial(make_wrapped_arrays, Yard, [stack]), 2, seed=3, spec=spec)
+
+
+def test_sub_steps_without_stacks_may_have_varying_agents() -> None:
+    varying, fixed = _stacked_yard("allowed", -1), _stacked_yard("allowed", N_WORKERS)
+    for vector in (varying, fixed):
+        vector.reset()
+    for _ in range(12):
+        for vector in (varying, fixed):
+            vector.step()
+        _assert_equal(varying.staging.observation, fixed.staging.observation)
+    assert varying.state_dict().keys() == fixed.state_dict().keys()
+    with pytest.raises(ValueError, match="sub-step 'work' has a varying number of agents, which stacks in arrays do"):
+        _stacked_yard("worker", -1)
+
+
+def test_a_wrapper_that_records_varying_agents_has_no_array_form() -> None:
+    class Yard(YardArrayEnv):
+        agent_counts_dict: Any = {"plan": 1, "work": -1}  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="SpacesRecordingWrapper changes single episodes and has no array form"):
+        make_wrapped_arrays(Yard, [SpacesRecordingWrapper])
 
 
 def test_pre_processors_that_override_only_process_are_applied_one_by_one() -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
+from maze_pl.collect.collector import Collector
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv, CartPoleArrayEnv, RewardWrapper, Wrapper
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayWrapper, RewardArrayWrapper
@@ -147,6 +150,39 @@ class PairArrayEnv(ArrayEnv):
             next_agent=self.turn.copy(),
             actor_rewards=self.rewards if self.attributed else None,
         )
+
+
+class WrongPairs(PairArrayEnv):
+    """Returns too few rewards, or does not advance environment time, or attributes rewards only now and then."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    def result(self, reward: Any) -> ArrayStep:
+        result = super().result(reward)
+        if self.fault == "few":
+            result.actor_rewards = self.rewards[:, :1]
+        if self.fault == "no time":
+            result.env_time = np.where(self.time >= 5, 1, 0)
+        if self.fault == "sometimes" and self.time.max() > 2:
+            result.actor_rewards = None
+        return result
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("few", r"actor_rewards of an ArrayStep, of environment 0 had shape \(1,\) for 2 acts; return one reward for"),
+        ("no time", r"of environment 0 had shape \(2,\) for 10 acts; .*, and advance environment time after the last"),
+        ("sometimes", r"actor_rewards of an ArrayStep, of environment 0 was None after the opposite before"),
+    ],
+)
+def test_wrong_rewards_of_actors_are_refused_in_words_of_array_environments(fault: str, message: str) -> None:
+    vector = ArrayVectorEnv(partial(WrongPairs, fault), N)
+    spaces_of_acts = {0: vector.spec.steps[0].action_space}
+    with pytest.raises(ValueError, match=message):
+        Collector(vector, 12, torch.Generator()).collect(RandomPolicy(spaces_of_acts, {0: {}}))
 
 
 class LateArrayWrapper(ArrayWrapper):

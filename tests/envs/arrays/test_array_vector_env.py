@@ -22,6 +22,7 @@ from maze_pl.envs import (
     SequentialVectorEnv,
 )
 from maze_pl.envs.arrays import ArrayMazeEnv
+from maze_pl.envs.arrays.array_checks import MissingKpiWarning
 from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.events import EpochStatistics
@@ -266,6 +267,18 @@ def test_refuses_kpis_that_are_not_declared_or_have_another_shape() -> None:
         collector = Collector(vector, 20, torch.Generator())
         with pytest.raises(StatisticsError, match=message):
             collector.collect(_policy(vector.spec))
+
+
+def test_warns_once_of_kpis_that_are_declared_but_not_returned() -> None:
+    class Lacking(YardArrayEnv):
+        kpi_names = ("mean_haul", "first", "last")
+
+    vector = ArrayVectorEnv(Lacking, 3)
+    collector = Collector(vector, 60, torch.Generator())
+    message = r"Lacking declares the KPIs \['first', 'last'\] in kpi_names, but kpis did not return them: return num"
+    with pytest.warns(MissingKpiWarning, match=message) as caught:
+        summaries = collector.collect(_policy(vector.spec)).summaries
+    assert len(caught) == 1 < len(summaries)
 
 
 def test_kpis_of_arrays_have_the_order_in_which_they_are_declared() -> None:

@@ -157,6 +157,19 @@ def test_environments_that_wait_for_the_next_step_do_so_after_resuming() -> None
     assert not resumed.waiting.any()
 
 
+def test_a_step_of_environments_that_wait_starts_their_episodes_and_no_others() -> None:
+    vector = ArrayVectorEnv(Late, N, seed=1)
+    vector.reset()
+    assert vector.waiting is not None
+    while not vector.waiting.any():
+        vector.step()
+    (rows,) = vector.staging.observation[0].values()
+    before, waited = rows.copy(), vector.waiting.copy()
+    vector.step(np.flatnonzero(waited))
+    assert not vector.waiting.any()
+    assert (rows != before).any(axis=1).tolist() == waited.tolist()
+
+
 @pytest.mark.parametrize("make_env", [Balance, TensorBalance, make_debts, make_given_debts])
 def test_copies_for_search_have_the_same_types(make_env: Callable[[], ArrayEnv]) -> None:
     env = ArrayMazeEnv(make_env())

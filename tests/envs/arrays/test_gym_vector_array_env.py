@@ -264,6 +264,42 @@ def test_faulty_results_of_a_step_are_named(change: Callable[[list[Any]], None],
         streams(vector, 1, 3)
 
 
+def _without_one(result: list[Any]) -> None:
+    result[4]["final_obs"][:] = None
+
+
+def _of_earlier_gymnasium(result: list[Any]) -> None:
+    result[4] = {name.replace("final_obs", "final_observation"): value for name, value in result[4].items()}
+
+
+def _incomplete(result: list[Any]) -> None:
+    for final in result[4]["final_obs"]:
+        final.pop("day")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_without_one, r"Faulty returned final_obs of environment 1\d None; expected observations of Dict"),
+        (_incomplete, r"Faulty returned final_obs of environment 1\d a dict with \['level'\]; expected obs"),
+        (
+            _of_earlier_gymnasium,
+            r"environment 1\d of Faulty ended without final_obs.*; rename final_observation in inf",
+        ),
+    ],
+)
+def test_final_observations_that_cannot_be_read_are_named(change: Any, message: str) -> None:
+    def change_at_ends(result: list[Any]) -> None:
+        if "final_obs" in result[4]:
+            change(result)
+
+    def make() -> GymVectorArrayEnv:
+        return GymVectorArrayEnv(lambda n: Faulty(n, change_at_ends, AutoresetMode.SAME_STEP))
+
+    with pytest.raises(EnvContractError, match=message):
+        streams(ArrayVectorEnv(make, N, seed=5, first_env_index=10), 1)
+
+
 def test_a_restart_with_a_reward_is_refused() -> None:
     def change(result: list[Any]) -> None:
         result[1][:] = 1.0

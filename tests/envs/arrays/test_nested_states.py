@@ -294,6 +294,26 @@ def test_changed_numbers_are_warned_of_once(start: Any, wrappers: Any, caplog: p
     assert caplog.text.count("changes its number") == 1
 
 
+class Missing(CartPoleArrayEnv):
+    """Has attributes that are not numbers, or not yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing, self.time = float("nan"), np.timedelta64("NaT")
+        self.best = float("nan")
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        self.missing, self.time = self.missing + 1.0, self.time + np.timedelta64(1, "s")
+        self.best = 3.0
+        return super().step(actions, which)
+
+
+def test_a_number_that_stays_nan_has_not_changed(caplog: pytest.LogCaptureFixture) -> None:
+    _vector(Missing, n_steps=2).state_dict()
+    assert caplog.text.count("changes its number") == 1
+    assert "Missing changes its number 'best'" in caplog.text
+
+
 def _held(make: Any, change: Any) -> ArrayEnv:
     return Held(make, change, np.zeros(2))
 

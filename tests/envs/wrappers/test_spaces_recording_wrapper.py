@@ -174,8 +174,10 @@ def test_agents_that_come_and_go_are_recorded(attributed: bool) -> None:
     assert (None if record.actor_reward is None else record.actor_reward.tolist()) == (
         [0.25, 0.5, 1.0, 2.0] if attributed else None
     )
-    with pytest.raises(ValueError, match=r"max_agents=\{0: \.\.\.\}"):
-        SpacesRecordingWrapper.wrap(crowd())
+    unlimited = SpacesRecordingWrapper.wrap(crowd())
+    message = r"SpacesRecordingWrapper cannot record: .*sub-step 0 changes .*; give it max_agents=\{0: \.\.\.\}, as"
+    with pytest.raises(ValueError, match=message):
+        unlimited.reset()
 
 
 @pytest.mark.parametrize("how", ["reset", "close", "end_episode"])
