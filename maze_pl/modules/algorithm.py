@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, Self, TypeVar, cast, overload
 
-from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -19,6 +18,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.modules.hyperparameters import save_plain_hyperparameters
 from maze_pl.modules.learning_rates import LearningRates
 from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
+from maze_pl.modules.notes import say_before_training
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
 from maze_pl.modules.optimization.frozen_parameters import frozen_names, restore_frozen
@@ -322,10 +322,9 @@ class AlgorithmModule(RunModule):
         return super().cpu()
 
     def on_fit_start(self) -> None:
-        """Refuse combinations of options that cannot work; print automatic networks."""
+        """Refuse combinations of options that cannot work; print automatic networks, and notes."""
         self._gradient_steps.start_run(self.device)
-        if self.chosen_networks is not None:
-            rank_zero_info(f"networks that fit the spaces, as model.networks in YAML:\n{self.chosen_networks}")
+        say_before_training(self.policy, self.chosen_networks)
         require_fitting_state(self, self.trainer.optimizers, self._loaded_checkpoint, self.trainer.ckpt_path)
         self._learning_rates.restore(self._loaded_checkpoint)
         self._loaded_checkpoint = {}

@@ -1,0 +1,105 @@
+"""Notes at the start of training: properties of spaces with which a policy learns slowly, or not at all."""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+from gymnasium import spaces
+from pytorch_lightning.utilities import rank_zero_info
+from torch import nn
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.core.policy import Policy
+from maze_pl.core.spec import StepSpec
+from maze_pl.distributions import DiagonalGaussianProbabilityDistribution
+from maze_pl.perception import ScalingBlock
+from maze_pl.perception.models.built_in import FlattenConcatNet
+
+_MOST_VALUES: Final = 1000  # range that integers are divided by without a note
+_LARGEST_UNIT: Final = 10.0
+_SMALLEST_UNIT: Final = 0.1
+
+
+def say_before_training(policy: Policy, chosen_networks: str | None) -> None:
+    """Print automatic networks, and what may keep the policy from learning.
+
+    Args:
+        policy: The policy; there are no notes on one that wraps another.
+        chosen_networks: Automatic networks as YAML.
+    """
+    if chosen_networks is not None:
+        rank_zero_info(f"networks that fit the spaces, as model.networks in YAML:\n{chosen_networks}")
+    notes = notes_on(policy) if isinstance(policy, TorchPolicy) else []
+    for note in notes:
+        rank_zero_info(f"note: {note}")
+
+
+def notes_on(policy: TorchPolicy) -> list[str]:
+    """Return what may keep a policy from learning, a sentence each with its remedy.
+
+    Args:
+        policy: The policy.
+    """
+    notes: list[str] = []
+    for key, networks in zip(policy.spec.step_keys, policy.networks, strict=True):
+        step = policy.spec.steps[key]
+        notes += _undeclared_masks(step)
+        notes += _wide_ranges(networks.modules(), step)
+        if any(isinstance(network, FlattenConcatNet) for network in networks):
+            notes += _categories_as_numbers(step)
+        for head, distribution in policy.distribution_classes(key).items():
+            space = step.action_space[head]
+            if issubclass(distribution, DiagonalGaussianProbabilityDistribution) and isinstance(space, spaces.Box):
+                notes += _units_of_actions(head, space)
+    return list(dict.fromkeys(notes))
+
+
+def _undeclared_masks(step: StepSpec) -> Iterator[str]:
+    """Yield a note on each observation that is called a mask, fits a head, and is not its mask."""
+    for name, space in step.observation_space.spaces.items():
+        if "mask" not in name.lower() or name in step.masks.values():
+            continue
+        for head, actions in step.action_space.spaces.items():
+            is_choice = isinstance(actions, spaces.Discrete | spaces.MultiDiscrete)
+            if is_choice and head not in step.masks and math.prod(space.shape or ()) == spaces.flatdim(actions):
+                fact = f"the observation {name!r} has a number for each option of {head!r}, and is not its mask"
+                yield f"{fact}: if it says which are allowed, use --data.action_masks '{{{head}: {name}}}'"
+
+
+def _wide_ranges(networks: Iterable[nn.Module], step: StepSpec) -> Iterator[str]:
+    """Yield a note on each observation that a block divides by a wide range."""
+    for block in networks:
+        if not isinstance(block, ScalingBlock):
+            continue
+        name = block.in_keys[0]
+        widest = 1.0 / float(block.scaling.factor.min())
+        if widest > _MOST_VALUES and name in step.observation_space.spaces:
+            fact = f"the observation {name!r} is divided by the range of its space, {widest:,.0f}"
+            remedy = f"narrow the bounds, or use --model.networks.kinds.{name} vector"
+            yield f"{fact}: if its values are much smaller, {remedy}"
+
+
+def _categories_as_numbers(step: StepSpec) -> Iterator[str]:
+    """Yield a note on each category that a network reads as a number."""
+    for name, space in step.observation_space.spaces.items():
+        n = int(space.n) if isinstance(space, spaces.Discrete) else 0
+        if isinstance(space, spaces.MultiDiscrete):
+            n = int(space.nvec.max(initial=0))
+        if n > 2:
+            fact = f"the observation {name!r} has {n} categories, which the networks read as a number"
+            yield f"{fact}: use --model.networks auto, which gives each category an input"
+
+
+def _units_of_actions(head: str, space: spaces.Box) -> Iterator[str]:
+    """Yield a note on actions whose bounds are far from those around 0 of size 1."""
+    low, high = (np.asarray(bound, np.float64).ravel() for bound in (space.low, space.high))
+    are_bounds = np.isfinite(low) & np.isfinite(high)
+    low, high = low[are_bounds], high[are_bounds]
+    half_width, centre = (high - low) / 2, (high + low) / 2
+    is_far = (half_width > _LARGEST_UNIT) | (half_width < _SMALLEST_UNIT) | (np.abs(centre) > half_width)
+    if is_far.any():
+        first = is_far.argmax()
+        bounds = f"[{low[first]:g}, {high[first]:g}]"
+        fact = f"the actions {head!r} have bounds such as {bounds}, but begin around 0 with a standard deviation of 1"
+        yield f"{fact}: use SquashedGaussianProbabilityDistribution (docs/action_distributions.md#units-of-actions)"

@@ -1,0 +1,87 @@
+"""Notes at the start of training on spaces with which policies learn slowly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from maze_pl.agents import TorchPolicy
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.modules import PPO, SAC
+from maze_pl.modules.notes import notes_on, say_before_training
+from maze_pl.perception import (
+    AutomaticModelComposer,
+    CustomModelComposer,
+    FlattenConcatPolicyNet,
+    FlattenConcatStateValueNet,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+)
+
+VECTOR = spaces.Box(-1.0, 1.0, (3,))
+SQUASHED = {"action_space": "gymnasium.spaces.Box", "distribution": "maze_pl.distributions.BetaProbabilityDistribution"}
+
+
+def spec(action: spaces.Space[Any] | None = None, masks: Any = None, **observations: spaces.Space[Any]) -> Spec:
+    seen, done = spaces.Dict(observations or {"x": VECTOR}), spaces.Dict({"a": action or spaces.Discrete(4)})
+    return Spec({0: StepSpec(seen, done, masks=dict(masks or {}))})
+
+
+def policy_of(of: Spec, **options: Any) -> TorchPolicy:
+    policy: TorchPolicy = PPO(spec=of, networks=AutomaticModelComposer(**options)).policy
+    return policy
+
+
+def box(low: float, high: float) -> spaces.Box:
+    return spaces.Box(low, high, (2,))
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1000.0), (0.0, 0.01), (3.0, 4.0), (-1e9, 1e9)])
+def test_actions_in_other_units_are_named_with_their_bounds(bounds: tuple[float, float]) -> None:
+    (note,) = notes_on(policy_of(spec(box(*bounds))))
+    assert f"the actions 'a' have bounds such as [{bounds[0]:g}, {bounds[1]:g}]" in note
+    assert notes_on(policy_of(spec(box(*bounds)), distribution_mapper_config=[SQUASHED])) == []
+    assert notes_on(SAC(spec=spec(box(*bounds))).policy) == []
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (-2.0, 2.0), (0.0, 5.0), (-0.4, 0.4), (-np.inf, np.inf)])
+def test_usual_actions_have_no_note(bounds: tuple[float, float]) -> None:
+    assert notes_on(policy_of(spec(box(*bounds)))) == []
+
+
+def test_a_wide_range_of_integers_is_named() -> None:
+    wide = spec(queue=spaces.Box(0, 1_000_000, (2,), np.int64), memory=spaces.Box(0, 255, (2,), np.uint8))
+    (note,) = notes_on(policy_of(wide))
+    assert "'queue' is divided by the range of its space, 1,000,000" in note
+    assert "--model.networks.kinds.queue vector" in note
+    assert notes_on(policy_of(wide, kinds={"queue": "vector"})) == []
+
+
+def test_categories_that_networks_read_as_numbers_are_named() -> None:
+    flat = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([FlattenConcatPolicyNet]),
+        critic=SharedStateCriticComposer([FlattenConcatStateValueNet]),
+    )
+    categories = spec(place=spaces.Discrete(12), kinds=spaces.MultiDiscrete([2, 7]), coin=spaces.Discrete(2), x=VECTOR)
+    notes = notes_on(PPO(spec=categories, networks=flat).policy)
+    named = [note.partition(" categories")[0] for note in notes]
+    assert named == ["the observation 'kinds' has 7", "the observation 'place' has 12"]
+    assert notes_on(policy_of(categories)) == []
+
+
+@pytest.mark.parametrize("mask", [spaces.MultiBinary(4), spaces.Box(0, 1, (4,), np.int8)])
+def test_an_observation_that_may_be_a_mask_is_named(mask: spaces.Space[Any]) -> None:
+    (note,) = notes_on(policy_of(spec(x=VECTOR, action_mask=mask)))
+    assert "--data.action_masks '{a: action_mask}'" in note
+    assert notes_on(policy_of(spec(x=VECTOR, action_mask=mask, masks={"a": "action_mask"}))) == []
+    assert notes_on(policy_of(spec(spaces.Discrete(5), x=VECTOR, action_mask=mask))) == []
+
+
+def test_notes_are_printed_after_the_networks(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        say_before_training(policy_of(spec(box(0.0, 1000.0))), "class_path: some.Composer")
+    first, second = caplog.messages
+    assert first.endswith("class_path: some.Composer") and second.startswith("note: the actions 'a'")
