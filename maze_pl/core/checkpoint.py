@@ -98,6 +98,8 @@ class EntryParts(TypedDict, total=False):
             versions.
         group_settings: Settings of the groups of each optimiser that the algorithm has made; absent in
             checkpoints of earlier versions.
+        coefficients: Option -> its number as `option`, and the one that a callback has set as `value`;
+            absent if none was set, and in checkpoints of earlier versions.
         config: Configuration of the run, added by the callback `RunRecord`.
         provenance: Command, versions and code that wrote the checkpoint, added by `RunRecord`;
             absent in checkpoints of earlier versions.
@@ -112,6 +114,7 @@ class EntryParts(TypedDict, total=False):
     optimized: list[list[list[str]]]
     frozen: list[str]
     group_settings: list[list[GroupSettings]]
+    coefficients: dict[str, dict[str, float | None]]
     config: RunConfiguration
     provenance: Provenance
 

@@ -1,21 +1,27 @@
 """Options of an algorithm that may follow schedules: their values in the current batch.
 
 The value of a scheduled option is a tensor of the module that is changed in place, so that traced
-losses read it like any other tensor, and are not traced again when it changes.
+losses read it like any other tensor, and are not traced again when it changes. An option without a
+schedule is a plain attribute, which callbacks may set; a resumed run continues with their numbers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from maze_pl.core.checkpoint import written_entry
 from maze_pl.schedules import Coefficient, described, run_progress, value_at
 from maze_pl.schedules.coefficient import Check
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
+
+_ENTRY = "coefficients"
+"""Entry of checkpoints with the numbers by callbacks, as `value`, and those by the options."""
 
 
 class _Scheduled(NamedTuple):
@@ -26,16 +32,19 @@ class _Scheduled(NamedTuple):
 
 
 class Coefficients:
-    """Options of an algorithm that follow schedules.
+    """Options of an algorithm that follow schedules, or that callbacks may set.
 
     Args:
-        module: The algorithm; each option is a buffer of the same name, which checkpoints omit.
+        module: The algorithm. Each scheduled option is a buffer of the same name, which checkpoints
+            omit; all others are attributes.
     """
 
     def __init__(self, module: pl.LightningModule) -> None:
         self._module = module
         self._scheduled: dict[str, _Scheduled] = {}
         self._values: dict[str, float] = {}
+        self._numbers: dict[str, float | None] = {}  # by the options, of those without a schedule
+        self._followed: dict[str, float | None] = {}  # by callbacks, at the latest `follow`
 
     @property
     def names(self) -> list[str]:
@@ -51,13 +60,22 @@ class Coefficients:
         """Add an option; see `AlgorithmModule.coefficient`."""
         first = value_at(name, coefficient, 0.0, check)
         if not callable(coefficient):
+            self._numbers[name] = float(first)
             return first
         for progress in (0.25, 0.5, 0.75, 1.0):  # finds most values out of range before training
             value_at(name, coefficient, progress, check)
         self._scheduled[name] = _Scheduled(coefficient, check)
+        self._numbers.pop(name, None)  # of a class that this one extends
         self._module.hparams[name] = described(coefficient)  # a text, which no constructor accepts
         self._values[name] = first
         return nn.Buffer(torch.tensor(first, dtype=torch.get_default_dtype()), persistent=False)
+
+    def add_optional(self, name: str, coefficient: Coefficient | None, check: Check | None) -> float | Tensor | None:
+        """Add an option that may be None; see `AlgorithmModule.optional_coefficient`."""
+        if coefficient is not None:
+            return self.add(name, coefficient, check)
+        self._numbers[name] = None
+        return None
 
     def follow(self, trainer: pl.Trainer) -> None:
         """Set all options to their values for the batch that is next, or in progress.
@@ -68,9 +86,54 @@ class Coefficients:
         Raises:
             ValueError: A value is out of range.
         """
+        self._followed = self._by_callbacks()
         if not self._scheduled:
             return
         progress = run_progress(trainer)
         for name, (schedule, check) in self._scheduled.items():
             self._values[name] = value_at(name, schedule, progress, check)
             self._module.get_buffer(name).fill_(self._values[name])
+
+    # ------------------------------------------------------------------------------------------------- callbacks
+
+    @property
+    def are_changed(self) -> bool:
+        """True if a callback has set an option since `follow` was called."""
+        return self._by_callbacks() != self._followed
+
+    def save(self, checkpoint: dict[str, Any]) -> None:
+        """Add the numbers that callbacks have set, if any, to maze_pl's entry of a checkpoint.
+
+        Args:
+            checkpoint: The checkpoint.
+        """
+        entry: dict[str, dict[str, float | None]] = {}
+        for name, value in self._by_callbacks().items():
+            entry[name] = {"option": self._numbers[name], "value": value}
+        if entry:
+            written_entry(checkpoint)[_ENTRY] = entry
+
+    def restore(self, checkpoint: dict[str, Any]) -> None:
+        """Continue with the numbers that callbacks had set; options that differ now replace them.
+
+        Args:
+            checkpoint: The checkpoint; those of earlier versions do not have such numbers.
+        """
+        for name, saved in written_entry(checkpoint).get(_ENTRY, {}).items():
+            if name in self._numbers and self._numbers[name] == saved["option"]:
+                setattr(self._module, name, saved["value"])
+
+    def _by_callbacks(self) -> dict[str, float | None]:
+        """Return the numbers of attributes that are not those of the options, by name."""
+        changed: dict[str, float | None] = {}
+        for name, number in self._numbers.items():
+            value = getattr(self._module, name, number)
+            if value is None or _is_number(value):
+                value = None if value is None else float(value)
+                if value != number:
+                    changed[name] = value
+        return changed
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) or (isinstance(value, Tensor) and value.numel() == 1)

@@ -140,9 +140,7 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         assigned to the attribute `name`. It is changed in place: it has the value of a batch while
         the data of this batch is collected and learned from. A loss that calculates with it is
         traced once for all values. Outside of losses, `float(self.clip_range)` is the number. The
-        mean of the values in an epoch is logged under the option's name.
-
-        Call it after `super().__init__`.
+        mean of the values in an epoch is logged under its name. Call it after `super().__init__`.
 
         Args:
             name: Name of the option.
@@ -160,7 +158,7 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         self, name: str, value: Coefficient | None, check: Check | None = None
     ) -> float | Tensor | None:
         """Do the same as `coefficient` for an option that may be None."""
-        return None if value is None else self.coefficient(name, value, check)
+        return self._coefficients.add_optional(name, value, check)
 
     def value_of(self, name: str) -> float:
         """Return an option that may follow a schedule as a number: its value in the current batch.
@@ -194,8 +192,7 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         Args:
             name: The statistic, logged as "<source>_<topic>/<name>" or
                 "<source>_<topic>/<name>/substep_<key>".
-            value: A number, or the sum of `count` numbers. Tensors are not moved to the CPU before
-                the epoch ends.
+            value: A number, or the sum of `count` numbers. Tensors move to the CPU when the epoch ends.
             step_key: Step key that the value belongs to.
             count: Number of summands; need not be an integer. In a loss it may be a tensor [].
             source: "train", or the name of an evaluation during which it is called.
@@ -235,8 +232,10 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
                 self.record("policy_std", deviations.mean(), name)
 
     def on_train_epoch_start(self) -> None:
-        """Start the clock of the epoch."""
+        """Start the clock of the epoch; use coefficients that callbacks have set."""
         self._epoch_began = time.perf_counter()
+        if self._coefficients.are_changed:
+            self._follow_schedules()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Count environment steps and episodes, and record the values of scheduled options."""
@@ -273,9 +272,8 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         self.record("time_epoch", time.perf_counter() - self._epoch_began)
         table = self._statistics.finish_training()
         self._publish("train", table)
-        metrics = {f"train/{name}": value for name, value in table.metrics.items()}
         self.log_dict(
-            metrics,
+            {f"train/{name}": value for name, value in table.metrics.items()},
             logger=False,
             on_step=on_step,
             on_epoch=not on_step,
@@ -374,6 +372,7 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
             monitored=self._schedulers.save(checkpoint),
             ranks=[own] if alone else gather_objects(own),
         )
+        self._coefficients.save(checkpoint)
         self._count_in(checkpoint, self.env_steps)
 
     def _count_in(self, checkpoint: dict[str, Any], env_steps: int) -> None:
@@ -396,4 +395,6 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
             self.double()  # which Lightning does after it has loaded the weights: they would be rounded
         self._statistics.load_state_dict(entry["statistics"])
         self._schedulers.load(entry["monitored"])
+        if self._trainer is not None and self.trainer.training:
+            self._coefficients.restore(checkpoint)
         self._restored = entry
