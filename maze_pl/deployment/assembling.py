@@ -9,7 +9,6 @@ from typing import Any, Final
 import gymnasium
 from torch import nn
 
-from maze_pl.config.factories import Factory
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.policy import Policy
@@ -17,7 +16,6 @@ from maze_pl.core.spec import Spec
 from maze_pl.deployment.trained_wrappers import TrainedWrappers
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.building import adapted, load_shared_states, wrapper_stack
-from maze_pl.envs.contract import describe
 from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
@@ -26,6 +24,7 @@ from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.closed_on_error import closed_on_error
 from maze_pl.runs.contained_wrappers import MakeWithout, StackWithout, class_path_of
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.part_factories import env_or_factory, to_factories, to_factory
 from maze_pl.runs.policies import make_policy
 from maze_pl.runs.recorders import RECORDERS
 from maze_pl.runs.searching import make_search_policy
@@ -81,36 +80,6 @@ def arguments_of_run(
     return {**others, "policy": agent, "env": make, "wrappers": ()}
 
 
-def to_factory(part: Any) -> Any:
-    """Return the factory that a configuration describes; anything else as it is."""
-    if isinstance(part, str):
-        return Factory(part)
-    if isinstance(part, Mapping):
-        if "class_path" not in part:
-            raise ValueError(
-                f"configuration {dict(part)} names no class: write class_path, and init_args for arguments"
-            )
-        return Factory.of(part)
-    return part
-
-
-def to_factories(wrappers: Any) -> list[Any]:
-    """Return the factories of wrappers.
-
-    Args:
-        wrappers: Callables or configurations, the first one innermost; or a mapping from class paths to
-            arguments, as in Maze.
-
-    Raises:
-        ValueError: A configuration names no class.
-    """
-    if isinstance(wrappers, Mapping) and "class_path" not in wrappers:
-        wrappers = [{"class_path": path, "init_args": arguments or {}} for path, arguments in wrappers.items()]
-    elif isinstance(wrappers, str | Mapping):
-        wrappers = [wrappers]
-    return [to_factory(wrapper) for wrapper in wrappers]
-
-
 def with_bundle(policy: Any, temperature: float = 1.0) -> tuple[Any, list[str]]:
     """Load a bundle if a policy is one.
 
@@ -128,7 +97,7 @@ def with_bundle(policy: Any, temperature: float = 1.0) -> tuple[Any, list[str]]:
     """
     if not temperature >= 1e-9:
         raise ValueError(f"temperature={temperature} must be above 0")
-    bundle = bundle_policy(to_factory(policy), temperature)
+    bundle = bundle_policy(to_factory(policy, "policy"), temperature)
     return (policy, []) if bundle is None else (bundle, bundle.included)
 
 
@@ -190,10 +159,7 @@ class MakeDeployed:
             TypeError: Something is neither an environment nor a wrapper.
             ValueError: A wrapper needs statistics, and there are none.
         """
-        source = to_factory(self.env)
-        if not self.is_given and not callable(source):
-            expected = "expected an environment, a callable that makes one, or a class_path"
-            raise TypeError(f"env is {describe(self.env)}; {expected}")
+        source = env_or_factory(self.env)
         inner: list[str] = []
 
         def make_base() -> Any:
@@ -243,7 +209,7 @@ def acting_policy(
     Raises:
         ValueError: A search needs further environments, and there is only one.
     """
-    acting = make_policy(to_factory(policy), spec, env)
+    acting = make_policy(to_factory(policy, "policy"), spec, env)
     if isinstance(acting, nn.Module):
         acting = copy.deepcopy(acting).eval()
     if search is None:

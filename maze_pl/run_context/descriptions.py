@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import gymnasium
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.loggers import Logger
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.config.given_objects import GIVEN
@@ -31,6 +33,8 @@ _STAND_INS: Final = {
     "runner.initial_demonstration_trajectories": "dataset",
 }
 """Key -> function of `maze_pl.run_context.given`; all others have `anything`."""
+_STAND_INS_OF_LIGHTNING: Final = {Callback: "callback", Logger: "logger"}
+"""Class of an object -> function of `maze_pl.run_context.given`, also in lists of them."""
 _NOT_ARGUMENTS: Final = ("self", "spec", "actor_critic", "networks")
 
 
@@ -72,6 +76,8 @@ class Descriptions:
             return self._of_mapping(key, value)
         if isinstance(value, list | tuple):
             return [self.of(f"{key}.{index}", item) for index, item in enumerate(value)]
+        if isinstance(value, Callback | Logger):
+            return self._kept(key, value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return self.of(key, {field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
         if isinstance(value, Schedule) and _is_described_by_attributes(value):
@@ -81,8 +87,7 @@ class Descriptions:
         path = importable(value)
         if path is not None:
             return {"class_path": path}
-        self.objects[key] = value
-        return self._stand_in(key, value)
+        return self._kept(key, value)
 
     def _of_mapping(self, key: str, value: Mapping[Any, Any]) -> dict[Any, Any]:
         """Describe a mapping; `_target_` and the other keys are a class path and arguments."""
@@ -93,10 +98,15 @@ class Descriptions:
         path = path["class_path"] if isinstance(path, dict) else path
         return {"class_path": path, "init_args": described}
 
-    def _stand_in(self, key: str, value: Any) -> dict[str, Any]:
+    def _kept(self, key: str, value: Any) -> dict[str, Any]:
+        """Keep an object, and return the stand-in for it."""
+        self.objects[key] = value
         name = getattr(value, "__qualname__", None)
         description = f"a {type(value).__name__}" if name is None else f"the function {name.rpartition('.')[2]}"
         function = _STAND_INS.get(key, "anything")
+        for kind, function_of_kind in _STAND_INS_OF_LIGHTNING.items():
+            if isinstance(value, kind):
+                function = function_of_kind
         return {"class_path": f"{GIVEN}.{function}", "init_args": {"name": key, "description": description}}
 
     # ----------------------------------------------------------------------------------------------------- groups

@@ -5,6 +5,9 @@ They are never called: `maze_pl.config.given_objects` puts the object in their p
 
 from typing import NoReturn
 
+from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.loggers import Logger
+
 from maze_pl.collect.engines import Engine
 from maze_pl.config.factories import Factory
 from maze_pl.config.given_objects import missing
@@ -12,6 +15,14 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.perception import CustomModelComposer, ProbabilisticPolicyComposer
 from maze_pl.perception.models.composers import CriticComposerInterface
+
+
+class _GivenCallback(Callback):
+    """Type of this package, which needs no trust, for callbacks of any package."""
+
+
+class _GivenLogger(Logger):
+    """Type of this package, which needs no trust, for loggers of any package."""
 
 
 def anything(name: str, description: str) -> Factory:
@@ -41,6 +52,16 @@ def policy(name: str, description: str) -> ProbabilisticPolicyComposer:
 
 def critic(name: str, description: str) -> CriticComposerInterface:
     """Stand for a composer of critics."""
+    _refuse(name, description)
+
+
+def callback(name: str, description: str) -> _GivenCallback:
+    """Stand for a callback."""
+    _refuse(name, description)
+
+
+def logger(name: str, description: str) -> _GivenLogger:
+    """Stand for a logger."""
     _refuse(name, description)
 
 

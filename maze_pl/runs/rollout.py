@@ -30,6 +30,7 @@ from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
 from maze_pl.runs.contained_wrappers import MakeWithout
+from maze_pl.runs.part_factories import env_or_factory, to_factories
 from maze_pl.runs.policies import make_policy
 from maze_pl.runs.recording_envs import RECORDABLE, RecordingEnvs, recorded
 from maze_pl.runs.searching import MakeSearchable, make_search_policy, require_copies, searchable
@@ -166,13 +167,13 @@ class _Player:
 
 
 def rollout(
-    env: Callable[[], Env] | Env,
+    env: Callable[[], Env] | Env | str | Mapping[str, Any],
     policy: Any = "random",
     episodes: int = 1,
     seed: int = 0,
     *,
     record: Collection[str] = ("spaces",),
-    wrappers: Sequence[Callable[..., Env]] | None = None,
+    wrappers: Sequence[Callable[..., Env] | str | Mapping[str, Any]] | Mapping[str, Any] | None = None,
     max_steps: int = 0,
     deterministic: bool = False,
     temperature: float = 1.0,
@@ -190,8 +191,9 @@ def rollout(
     """Play episodes with a policy. The same seed gives the same episodes on any engine.
 
     Args:
-        env: Builds one environment, or is one, which plays one episode after the other and is then
-            closed; a plain gymnasium environment or an array environment is adapted.
+        env: Builds one environment (a callable, its class path, or a dict with `class_path` and
+            `init_args`), or is one, which plays one episode after the other and is then closed; a
+            plain gymnasium environment or an array environment is adapted.
         policy: A policy; a trained module; a class path or callable that makes a policy from any of
             `action_spaces_dict`, `masks` (by sub-step), `spec` and `env` (a sample that is not
             played in); `random`; `heuristic` for the policy that the environment names; or the
@@ -202,7 +204,8 @@ def rollout(
             actions), `states` (of the simulation), `events` (all of them), `frames` (pictures, kept
             as `states.frames`, with the states), `gifs` (files in `renderings` of the current or the
             run directory, written where the episode is played).
-        wrappers: Callables that wrap the environment, the first one innermost.
+        wrappers: Callables that wrap the environment, their class paths, or dicts with `class_path` and
+            `init_args`, the first one innermost; or a dict from class paths to arguments.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether the policy takes its most likely actions.
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
@@ -225,7 +228,7 @@ def rollout(
         The trajectories, in the order of the episodes.
 
     Raises:
-        TypeError: An argument is not an environment, or not a policy.
+        TypeError: An argument is not an environment, a wrapper, or a policy.
         ValueError: A number is too small, a name in `record` is unknown, or policy, environment and
             wrappers do not fit together.
 
@@ -238,6 +241,7 @@ def rollout(
     _check_numbers(episodes, max_steps, n_envs, first_episode, temperature)
     _check_record(record)
     end = first_episode + episodes
+    env = env_or_factory(env)
     if isinstance(env, ArrayEnv):
         env = ArrayMazeEnv(env)
     is_single = isinstance(env, gymnasium.Env)
@@ -251,7 +255,7 @@ def rollout(
     bundle = bundle_policy(policy, temperature)
     removed = [] if bundle is None else bundle.included
     make_env: Any = partial(_same, env) if is_single else env
-    factory: Any = MakeWithout(make_env, wrappers or (), action_masks, removed, is_given=is_single)
+    factory: Any = MakeWithout(make_env, to_factories(wrappers or ()), action_masks, removed, is_given=is_single)
     with time_limit_to_make(step_timeout):
         built = factory.build()
     sample = built.env

@@ -13,11 +13,11 @@ from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.collect.state_tensors import to_tensors
 from maze_pl.core.checkpoint import WRAPPER_STATISTICS, add_to_checkpoint
 from maze_pl.core.spec import Spec
-from maze_pl.deployment.assembling import to_factories, to_factory
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
 from maze_pl.modules import PPO
+from maze_pl.runs.part_factories import to_factories, to_factory
 from tests.deployment.replaying import estimated
 
 CART_POLE = {"class_path": "maze_pl.envs.GymMazeEnv", "init_args": {"env": "CartPole-v1"}}
@@ -81,7 +81,7 @@ def configured(name: str, **arguments: Any) -> dict[str, Any]:
 
 def write_run(folder: Path, wrappers: list[dict[str, Any] | str], env: dict[str, Any] | str = CART_POLE) -> Path:
     """Write the checkpoint of a run with these wrappers, and return its file."""
-    make_env, factories = to_factory(env), to_factories(wrappers)
+    make_env, factories = to_factory(env, "env"), to_factories(wrappers)
     spec = Spec.of(make_wrapped(make_env, factories))
     torch.manual_seed(0)
     module = PPO(spec=spec)

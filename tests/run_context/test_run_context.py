@@ -451,6 +451,8 @@ def test_arguments_of_a_rollout_replace_those_of_the_run() -> None:
 
     assert n_steps() == 3
     assert n_steps(wrappers=[]) == 5
+    configuration = {"class_path": "maze_pl.envs.wrappers.TimeLimitWrapper", "init_args": {"max_episode_steps": 2}}
+    assert n_steps(wrappers=[configuration]) == 2
     assert n_steps(env=lambda: GymMazeEnv("MountainCar-v0"), wrappers=[partial(limited, max_episode_steps=4)]) == 4
 
 

@@ -1,0 +1,76 @@
+"""Environments and wrappers as callables and configurations, and what is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from maze_pl import AgentDeployment
+from maze_pl.agents import DummyCartPolePolicy
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
+from maze_pl.runs.rollout import rollout
+
+CART_POLE: dict[str, Any] = {"class_path": "maze_pl.envs.GymMazeEnv", "init_args": {"env": "CartPole-v1"}}
+LIMIT = "maze_pl.envs.wrappers.TimeLimitWrapper"
+FIVE = {"class_path": LIMIT, "init_args": {"max_episode_steps": 5}}
+ACCEPTED = "a class path, or a dict with class_path and init_args"
+
+
+def cart_pole() -> GymMazeEnv:
+    return GymMazeEnv("CartPole-v1")
+
+
+def limited(env: Any) -> TimeLimitWrapper:
+    return TimeLimitWrapper(env, max_episode_steps=5)
+
+
+@pytest.mark.parametrize(
+    ("env", "wrappers"),
+    [
+        (cart_pole, [FIVE]),
+        (cart_pole, FIVE),
+        (cart_pole, {LIMIT: {"max_episode_steps": 5}}),
+        (cart_pole, [f"{__name__}.limited"]),
+        (cart_pole, f"{__name__}.limited"),
+        (cart_pole, limited),
+        (cart_pole, (partial(RewardScalingWrapper, scale=1.0), FIVE)),
+        (CART_POLE, [FIVE]),
+        (f"{__name__}.cart_pole", [limited]),
+    ],
+)
+def test_environments_and_wrappers_are_callables_or_configurations(env: Any, wrappers: Any) -> None:
+    (trajectory,) = rollout(env, "heuristic", wrappers=wrappers)
+    assert trajectory.summary.env_steps == 5
+    AgentDeployment(DummyCartPolePolicy, env, wrappers=wrappers).close()
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (7, f"'7' of type int; expected .*, {ACCEPTED}"),
+        ("TimeLimit", f"'TimeLimit' is not a dotted path .*; expected .*, {ACCEPTED}"),
+        ("maze_pl.envs.Nothing", f"maze_pl.envs has nothing named Nothing; expected .*, {ACCEPTED}"),
+        ({"env": "CartPole-v1"}, "={'env': 'CartPole-v1'} names no class: write class_path with a dotted path"),
+        ({"class_path": limited}, "names no class: write class_path with a dotted path"),
+        ({"class_path": LIMIT, "init_args": 5}, f"arguments of {LIMIT} are '5' of type int; expected a dict"),
+    ],
+)
+@pytest.mark.parametrize("argument", ["env", "wrappers"])
+def test_anything_else_is_refused_with_the_accepted_forms(argument: str, part: Any, message: str) -> None:
+    refused = (ImportError, TypeError, ValueError)
+    options: dict[str, Any] = {"env": cart_pole, argument: [part] if argument == "wrappers" else part}
+    name = "env" if argument == "env" else r"wrappers\[0\]"
+    with pytest.raises(refused, match=f"{name}.*{message}"):
+        rollout(**options)
+    with pytest.raises(refused, match=f"{name}.*{message}"):
+        AgentDeployment(DummyCartPolePolicy, **options)
+
+
+def test_a_mapping_names_class_paths() -> None:
+    with pytest.raises(ImportError, match=r"wrappers\[0\]: 'TimeLimitWrapper' is not a dotted path"):
+        rollout(cart_pole, wrappers={"TimeLimitWrapper": {"max_episode_steps": 5}})
+    with pytest.raises(TypeError, match=rf"wrappers\[0\]: the arguments of {LIMIT} are '5' of type int"):
+        rollout(cart_pole, wrappers={LIMIT: 5})
