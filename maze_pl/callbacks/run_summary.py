@@ -69,6 +69,8 @@ class RunSummary(callbacks.Callback):
             if isinstance(callback, EarlyStopping) and callback.wait_count >= callback.patience:
                 reason = f"{callback.monitor} has not improved for {callback.patience} evaluations"
                 return reason, f" --early_stopping.patience {2 * callback.patience}"
+            if (why := _early_stop(callback, trainer.current_epoch)) is not None:
+                return f"{why}; to continue, leave EarlyStopping out of trainer.callbacks", None
         for index, timer in enumerate(others):
             remaining = timer.time_remaining() if isinstance(timer, callbacks.Timer) else None
             if remaining is None or remaining > 0:
@@ -83,6 +85,25 @@ class RunSummary(callbacks.Callback):
             reason = f"max_epochs={trainer.max_epochs} reached"
             return reason, f" --trainer.max_epochs {2 * trainer.max_epochs}"
         return f"after epoch {trainer.current_epoch}", ""
+
+
+def _early_stop(callback: pl.Callback, n_epochs: int) -> str | None:
+    """Return why Lightning's `EarlyStopping` has ended training; None if it has not.
+
+    Lightning restores its patience from the checkpoint, so that a larger one has no effect.
+
+    Args:
+        callback: Any callback of the Trainer.
+        n_epochs: Epochs so far; an earlier command may have stopped before.
+    """
+    if not isinstance(callback, callbacks.EarlyStopping) or isinstance(callback, EarlyStopping):
+        return None
+    reason = callback.stopping_reason_message
+    if reason is None or callback.stopped_epoch != n_epochs - 1:
+        return None
+    if callback.wait_count >= callback.patience:
+        return f"EarlyStopping: {callback.monitor} has not improved for {callback.patience} checks"
+    return f"EarlyStopping: {reason.removesuffix('. Signaling Trainer to stop.')}"
 
 
 def _has_checkpoint(trainer: pl.Trainer) -> bool:

@@ -223,7 +223,9 @@ def read(path: Path) -> Any:
     """
     try:
         return _load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}; save it as UTF-8") from error
+    except (OSError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
 
 

@@ -82,6 +82,7 @@ class Outside:
         self._only_actor = self._first_actor = self._core.actor_id()
         self._env_time = 0
         self._n_acts = 0  # of the running environment step, before the latest one
+        self._done: set[ActorID] = set()  # actors that are done in the running episode
         self._state_reader = state_reader if self._core.rules_need_twin else None
         self._can_preview = dict(env.agent_counts_dict) == self._counts and own
         for key, limit in agent_limits.items():
@@ -138,6 +139,7 @@ class Outside:
         self._prepare(received.maze_state, actor)
         self._env_time = 0
         self._n_acts = 0
+        self._done.clear()
         self._first_actor = actor
         self._core.begin(received.maze_state, received.info or {}, actor)
 
@@ -152,13 +154,29 @@ class Outside:
         if not received.is_last:
             self._require_twin()
         actor, completes = self._actor_of(received, is_first=False)
+        acted = self._core.actor_id()
+        if not (self.is_flat or received.is_last):
+            self._require_alive(actor, received.is_actor_done and actor == acted)
         n_acts = self._n_acts + 1
         ends_env_step = completes or self.is_flat or received.is_last
         attributed = _attributed(received.actor_rewards, n_acts) if ends_env_step else None
         self._prepare(received.maze_state, actor)
         self._env_time += completes
         self._n_acts = 0 if completes or self.is_flat else n_acts
+        if received.is_actor_done:
+            self._done.add(acted)
         self._core.advance(received.maze_state, actor, received.is_actor_done, attributed, completes)
+
+    def _require_alive(self, actor: ActorID, is_done: bool) -> None:
+        """Refuse an actor that is to act after it was done, as training does.
+
+        Args:
+            actor: The actor that acts next.
+            is_done: Whether its last act was the one before.
+        """
+        if is_done or actor in self._done:
+            remedy = "is_actor_done tells of the last act of an actor in the episode"
+            raise EnvContractError(f"actor_id={tuple(actor)} acts after it was done; {remedy}")
 
     def complete_last(self, received: Received) -> None:
         """Add actor and time to the last state of an episode, in which no actor acts.
@@ -202,6 +220,9 @@ class Outside:
                 raise EnvContractError(f"act was given {given}") from None
         if not isfinite(reward):
             raise EnvContractError(f"act was given the reward {reward}; expected a finite number")
+        if type(received.is_actor_done) not in FLAGS:
+            given = describe(received.is_actor_done)
+            raise EnvContractError(f"act was given is_actor_done={given}; expected True or False")
 
     def _actor_of(self, received: Received, is_first: bool) -> tuple[ActorID, bool]:
         """Determine the actor that acts next, and whether an environment step has been completed.
@@ -211,20 +232,21 @@ class Outside:
         Raises:
             EnvContractError: The actor is unknown or missing, or the time is not that of the next act.
         """
-        actor_id, env_time = received.actor_id, received.env_time
+        actor, env_time = _actor_named(received.actor_id), received.env_time
         if self.is_flat:
-            if actor_id is not None and tuple(actor_id) != self._only_actor:
-                raise EnvContractError(f"actor_id={actor_id}: the only actor is {tuple(self._only_actor)}")
+            if actor is not None and actor != self._only_actor:
+                raise EnvContractError(f"actor_id={tuple(actor)}: the only actor is {tuple(self._only_actor)}")
             return self._only_actor, False
-        if actor_id is None or (env_time is None and not is_first):
+        if actor is None or (env_time is None and not is_first):
             needed = "its simulation has several actors: give actor_id=(step key, agent) and env_time to act"
             raise EnvContractError(f"{type(self._maze_env).__name__} needs to know who acts, as {needed}")
-        actor = ActorID(*actor_id)
         count = self._counts.get(actor.step_key)
         if count is None or actor.agent_id < 0 or 0 <= count <= actor.agent_id:
             raise EnvContractError(f"actor_id={tuple(actor)} is unknown; numbers of agents are {self._counts}")
         expected = (0,) if is_first else (self._env_time, self._env_time + 1)
-        env_time = env_time or 0
+        env_time = 0 if env_time is None else env_time
+        if not isinstance(env_time, int | np.integer):
+            raise EnvContractError(f"act was given env_time={describe(env_time)}; expected an integer")
         if env_time not in expected:
             numbers = " or ".join(map(str, expected))
             raise EnvContractError(f"env_time={env_time}: expected {numbers}; it counts the steps of an episode from 0")
@@ -245,6 +267,21 @@ class Outside:
                 action = wrapper.action(action)
         conversion = self._maze_env.action_conversion_dict[self._core.actor_id().step_key]
         return conversion.space_to_maze(action, self.maze_state)
+
+
+def _actor_named(actor_id: Any) -> ActorID | None:
+    """Return the actor of an `actor_id` as given to `act`; None if there is none.
+
+    Raises:
+        EnvContractError: It is not a pair of a step key and an agent.
+    """
+    if actor_id is None:
+        return None
+    if isinstance(actor_id, tuple | list | np.ndarray) and len(actor_id) == 2:
+        step_key, agent = actor_id
+        if isinstance(step_key, str | int | np.integer) and isinstance(agent, int | np.integer):
+            return ActorID(step_key if isinstance(step_key, str) else int(step_key), int(agent))
+    raise EnvContractError(f"act was given actor_id={actor_id!r:.60}; expected (step key, agent)")
 
 
 def _attributed(rewards: Any, n_acts: int) -> Array | None:

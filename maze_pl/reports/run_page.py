@@ -63,7 +63,7 @@ class ReportedRuns:
 
 def run_page(reported: ReportedRuns) -> str:
     """Return the page; parts that are missing are named, with the command that would add them."""
-    title = reported.path.resolve().name
+    title = _title(reported)
     parts = [
         _header(title, reported),
         _origin(reported),
@@ -76,6 +76,14 @@ def run_page(reported: ReportedRuns) -> str:
         _episode(reported.runs[0]),
     ]
     return document(f"{title}: report", element("main", joined(parts)))
+
+
+def _title(reported: ReportedRuns) -> str:
+    """Return the name of the run or of the folder of runs; several paths are named or counted."""
+    paths = named_paths(reported.path, reported.runs)
+    if len(paths) == 1:
+        return reported.path.resolve().name
+    return " and ".join(run_names(paths).values()) if len(paths) == 2 else f"{len(paths)} runs"
 
 
 def _header(title: str, reported: ReportedRuns) -> Markup:
@@ -96,7 +104,8 @@ def _header(title: str, reported: ReportedRuns) -> Markup:
         mark = (", changed" if is_dirty else ", clean") if isinstance(is_dirty, bool) else ""
         tiles["git commit"] = f"{str(git['commit'])[:10]}{mark}"
     boxes = [element("div", joined([element("b", value), element("span", name)])) for name, value in tiles.items()]
-    head = element("header", joined([element("h1", title), element("p", str(reported.path))]))
+    paths = ", ".join(map(str, named_paths(reported.path, reported.runs)))
+    head = element("header", joined([element("h1", title), element("p", paths)]))
     return joined([head, element("div", joined(boxes), class_="tiles")])
 
 
@@ -124,14 +133,13 @@ def _origin(reported: ReportedRuns) -> Markup:
         notes.append(missing(reason))
     if (fault := fault_of_file(run)) is not None:
         notes.append(missing(f"Of {PROVENANCE_FILE}, parts are left out: {fault}."))
-    if len(reported.runs) > 1:
-        notes[:0] = _configurations(reported.runs)
     try:
         text = (run / "config.yaml").read_text(encoding="utf-8", errors="replace")
         notes.append(folded("the whole configuration", code(text)))
     except OSError:
         notes.append(missing("config.yaml cannot be read."))
-    return section("Configuration", facts(values), *notes)
+    groups = _configurations(reported.runs) if len(reported.runs) > 1 else []
+    return section("Configuration", *groups, facts(values), *notes)
 
 
 def _configurations(runs: Sequence[Path]) -> list[Content]:
@@ -139,12 +147,13 @@ def _configurations(runs: Sequence[Path]) -> list[Content]:
     names = run_names(runs)
     groups, faults = grouped_runs(runs)
     if len(groups) == 1:
-        return [element("p", f"of {names[runs[0]]}, which stands for all runs", class_="muted")]
+        return [element("p", f"Of {names[runs[0]]}, which stands for all runs:", class_="muted")]
     notes: list[Content] = [missing(f"{names[run]} is a group by itself: {fault}") for run, fault in faults.items()]
     rows = [[group.name, ", ".join(names[run] for run in group.runs)] for group in groups]
     shown = "are these groups" if faults else f"have {len(groups)} different configurations"
-    text = f"of {names[runs[0]]}. The runs {shown}:"
-    return [element("p", text), table(["configuration", "runs"], rows, 2), *notes]
+    groups_table = table(["configuration", "runs"], rows, 2)
+    of_first = element("p", f"Of {names[runs[0]]}:", class_="muted")
+    return [element("p", f"The runs {shown}:"), groups_table, *notes, of_first]
 
 
 def _runs(reported: ReportedRuns) -> Markup:

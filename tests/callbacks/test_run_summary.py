@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Timer
+from pytorch_lightning.callbacks import EarlyStopping, Timer
 
 from maze_pl.callbacks import EpochTable, LastCheckpoint, RunSummary
 
@@ -69,6 +69,42 @@ def test_a_command_is_suggested_if_it_continues_the_run(
     assert ended == reason
     assert lines[:3] == ["run directory: run", "next:", "  maze-pl validate run"]
     assert lines[3:] == ([f"  maze-pl fit --resume run {option}"] if option else [])
+
+
+class Measuring(Idle):
+    """Logs the number of the epoch."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("x", float(self.trainer.current_epoch), batch_size=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"patience": 2}, "x has not improved for 2 checks"),
+        ({"stopping_threshold": 1.5, "mode": "max"}, "Stopping threshold reached: x = 2.0 > 1.5"),
+        ({"patience": 9}, None),
+    ],
+)
+def test_lightnings_early_stopping_is_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], reason: str | None
+) -> None:
+    trainer = pl.Trainer(
+        default_root_dir=tmp_path,
+        max_epochs=5,
+        callbacks=[EarlyStopping("x", **options), EpochTable(), LastCheckpoint(), RunSummary("run")],
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(Measuring())
+    ended, _, *lines = capsys.readouterr().out.partition("ended: ")[2].splitlines()
+    if reason is None:
+        assert ended == "max_epochs=5 reached"
+        return
+    assert ended == f"EarlyStopping: {reason}; to continue, leave EarlyStopping out of trainer.callbacks"
+    assert lines == ["run directory: run", "next:", "  maze-pl validate run"]
 
 
 def test_a_run_that_saves_nothing_suggests_no_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,8 +99,8 @@ def test_the_path_of_a_class_stays_a_text_as_an_option() -> None:
 
 def test_automatic_networks_take_options_by_their_word() -> None:
     words = ["fit", "--config", "{model: {networks: auto}}", "--model.networks.hidden_units", "[8]"]
-    composer = "class_path: maze_pl.perception.AutomaticModelComposer"
-    assert prepare(words)[1:] == [f"--config={{model: {{networks: {{{composer}}}}}}}", "--model.networks.hidden_units=[8]"]
+    option = "--config={model: {networks: {class_path: maze_pl.perception.AutomaticModelComposer}}}"
+    assert prepare(words)[1:] == [option, "--model.networks.hidden_units=[8]"]
     assert prepare(words[:3])[1:] == ["--config={model: {networks: auto}}"]
     content = assembled_configuration(["fit", "--config", "ppo_auto", *words[3:]], {}, is_silent=True)
     assert content["model"]["init_args"]["networks"]["init_args"]["hidden_units"] == [8]

@@ -58,3 +58,13 @@ def test_a_file_that_is_no_yaml_or_no_text_is_named(tmp_path: Path) -> None:
             read(path)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_file_in_another_encoding_is_refused_with_the_remedy(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "umlaut.yaml"
+    path.write_text("name: Jürgen", encoding=encoding)
+    with pytest.raises(ConfigurationError, match=r"umlaut\.yaml cannot be read: .*; save it as UTF-8$"):
+        read(path)
+    path.write_text("name: Jürgen", encoding="utf-8")
+    assert read(path) == {"name": "Jürgen"}

@@ -532,14 +532,6 @@ class Counting:
         return PolicyStep(self.actions[batch.step_key], policy_state=after, noise_state=after)
 
 
-class Tiring(HeapCoreEnv):
-    """Says that worker 0 is done whenever it has acted."""
-
-    def is_actor_done(self) -> bool:
-        has_acted = self.actor == ("work", 1)
-        return has_acted or super().is_actor_done()
-
-
 class Leaving(HeapCoreEnv):
     """Has workers that leave."""
 
@@ -548,13 +540,12 @@ class Leaving(HeapCoreEnv):
         return {"plan": 1, "work": -1}
 
 
-@pytest.mark.parametrize(("core", "max_agents"), [(Tiring, None), (Leaving, {"work": 3})])
-def test_actors_that_are_done_are_treated_as_in_a_rollout(core: Any, max_agents: Any) -> None:
+def test_actors_that_are_done_are_treated_as_in_a_rollout() -> None:
     def make_env() -> MazeEnv:
-        return make_heap_env(core())
+        return make_heap_env(Leaving())
 
     policy = Counting()
-    records, _ = play(make_env, [], policy, None, 2, 10, max_agents=max_agents)
+    records, _ = play(make_env, [], policy, None, 2, 10, max_agents={"work": 3})
     in_rollout = policy.notes[:]
     policy.notes.clear()
     with AgentDeployment(policy, make_env, seed=SEED) as deployment:
@@ -568,8 +559,10 @@ def test_where_agents_come_and_go_one_that_is_done_is_forgotten() -> None:
     policy = Counting()
     state = {"target": 0, "heap": 3, "strength": 3}
     with AgentDeployment(policy, lambda: make_heap_env(Leaving())) as deployment:
-        for agent, done in ((0, False), (1, False), (0, False), (1, True), (1, False), (0, False)):
+        for agent, done in ((0, False), (1, False), (0, False), (1, True), (1, False), (2, False)):
             deployment.act(state, actor_id=("work", agent), env_time=0, is_actor_done=done)
+        kept = [deployment._decider._policy_states._states, deployment._decider._noise_states._states]
+        assert [set(states) for states in kept] == [{("work", 1), ("work", 2)}] * 2
     numbers = [note[1:] for note in policy.notes]
     assert numbers == [
         (0, True, 0.0, []),
@@ -577,8 +570,51 @@ def test_where_agents_come_and_go_one_that_is_done_is_forgotten() -> None:
         (0, False, 1.0, [1]),
         (1, False, 1.0, [1]),
         (1, False, 2.0, [2]),
-        (0, True, 0.0, [0]),
-    ], "agent 0 was done with its second act, and begins again"
+        (2, True, 0.0, [0]),
+    ]
+
+
+@pytest.mark.parametrize("core", [HeapCoreEnv, Leaving])
+def test_an_actor_that_was_done_does_not_act_again_in_the_episode(core: Any) -> None:
+    state = {"target": 0, "heap": 3, "strength": 3}
+    message = r"actor_id=\('work', 0\) acts after it was done"
+    with AgentDeployment("random", lambda: make_heap_env(core())) as deployment:
+        for _ in range(2):
+            deployment.act(state, actor_id=("work", 0))
+            with pytest.raises(EnvContractError, match=message):
+                deployment.act(state, actor_id=("work", 0), env_time=0, is_actor_done=True)
+            deployment.act(state, actor_id=("work", 1), env_time=0, is_actor_done=np.True_)
+            with pytest.raises(EnvContractError, match=message):
+                deployment.act(state, actor_id=("work", 0), env_time=1)
+            deployment.act(state, actor_id=("work", 2), env_time=1)
+            deployment.act(state, actor_id=("work", 1), env_time=1)
+            assert deployment.act(state, terminated=True, actor_id=("work", 0), env_time=2) is None
+        deployment.act(state, actor_id=("work", 0))
+        deployment.reset()
+        assert deployment.act(state, actor_id=("work", 0))[0] == "work"
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"actor_id": "work"}, r"act was given actor_id='work'; expected \(step key, agent\)"),
+        ({"actor_id": ("work", 0.0)}, r"act was given actor_id=\('work', 0.0\); expected \(step key, agent\)"),
+        ({"actor_id": (["work"], 0)}, r"act was given actor_id=\(\['work'\], 0\)"),
+        ({"actor_id": ("work", 0, 1)}, r"act was given actor_id=\('work', 0, 1\)"),
+        ({"env_time": 0.0}, "act was given env_time='0.0' of type float; expected an integer"),
+        ({"is_actor_done": "x"}, "act was given is_actor_done='x' of type str; expected True or False"),
+        ({"is_actor_done": 1}, "act was given is_actor_done='1' of type int; expected True or False"),
+    ],
+)
+def test_malformed_actors_are_refused_before_anything_advances(named: dict[str, Any], message: str) -> None:
+    state = {"target": 0, "heap": 3, "strength": 3}
+    good = {"actor_id": ["work", np.int64(1)], "env_time": np.int32(0), "is_actor_done": False}
+    with AgentDeployment("random", make_heap_env) as deployment:
+        deployment.act(state, actor_id=("work", np.int64(0)))
+        with pytest.raises(EnvContractError, match=message):
+            deployment.act(state, **{**good, **named})
+        assert deployment.act(state, **good)[0] == "work"
+        assert deployment.env.actor_id() == ("work", 1)
 
 
 def test_agents_without_a_network_are_refused_before_anything_advances() -> None:

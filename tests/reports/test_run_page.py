@@ -58,16 +58,28 @@ def test_runs_of_several_folders_have_names_that_tell_them_apart(tmp_path: Path)
     assert f"maze-pl plot {tmp_path / 'trial_0'} --statistic NAME" in section_of(page, "Curves")
 
 
+def test_the_title_names_or_counts_all_paths(tmp_path: Path) -> None:
+    runs = two_trials(tmp_path)
+    titles = []
+    for path, reported in ((runs[0], runs[:1]), (tmp_path / "trial_0", runs[:2]), (runs[0], runs[:2]), (runs[0], runs)):
+        page = run_page(ReportedRuns(path, reported))
+        titles.append(re.findall(r"<title>(.*): report</title>", page) + re.findall(r"<h1>(.*)</h1>\s*<p>", page))
+    assert titles == [["seed_0"] * 2, ["trial_0"] * 2, ["seed_0 and seed_1"] * 2, ["4 runs"] * 2]
+    assert f"<p>{', '.join(map(str, runs))}</p>" in page
+
+
 def test_the_page_says_if_the_configurations_of_runs_differ(tmp_path: Path) -> None:
     runs = two_trials(tmp_path)
     section = section_of(run_page(ReportedRuns(runs[0], runs)), "Configuration")
-    assert "of trial_0/seed_0. The runs have 2 different configurations:" in section and "stands for all" not in section
+    assert section.startswith("\n<p>The runs have 2 different configurations:</p>") and "stands for all" not in section
+    assert section.index("</table>") < section.index(">Of trial_0/seed_0:</p>") < section.index("<dl>")
     assert cells(section) == [
         ["model.lr=0.1", "trial_0/seed_0, trial_0/seed_1"],
         ["model.lr=0.2", "trial_1/seed_0, trial_1/seed_1"],
     ]
     section = section_of(run_page(ReportedRuns(runs[0], runs[:2])), "Configuration")
-    assert "of seed_0, which stands for all runs" in section and "different configurations" not in section
+    assert section.index("Of seed_0, which stands for all runs:") < section.index("<dl>")
+    assert "different configurations" not in section
     (runs[1] / "config.yaml").write_text("[]")
     section = section_of(run_page(ReportedRuns(runs[0], runs)), "Configuration")
     assert "seed_1/config.yaml is damaged: it holds no options" in section and "stands for all" not in section

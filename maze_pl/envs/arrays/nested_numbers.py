@@ -57,11 +57,12 @@ def _digests_below(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str,
         parts = parts_of(value)
         n_left -= 1 + len(parts)
         values = {part: child for part, child in parts.items() if isinstance(child, VALUES)}
+        numbers = {part: child for part, child in values.items() if child is not None}  # None may wait for an object
         if isinstance(value, set | frozenset):
-            yield name, hash((len(value), *sorted(map(repr, values.values()))))
+            yield name, hash((len(value), *sorted(map(repr, numbers.values()))))
         elif is_container(value):
-            yield name, hash((len(value), repr(values)))
+            yield name, hash((len(value), repr(numbers)))
         else:
-            for part, child in values.items():
+            for part, child in numbers.items():
                 yield f"{name}.{part}", hash(repr(child))
         waiting.extend((f"{name}.{part}", child) for part, child in parts.items() if part not in values)

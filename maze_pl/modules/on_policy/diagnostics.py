@@ -15,7 +15,7 @@ Numbers = Any
 """An array, or a tensor on any device."""
 _SMALL = 4096
 _RESOLUTION = 1e-7
-"""Standard deviation relative to the mean, below which returns in float32 count as constant."""
+"""Standard deviation relative to the mean or the values, below which returns count as constant."""
 
 
 class ExplainedVariance(NamedTuple):
@@ -24,7 +24,7 @@ class ExplainedVariance(NamedTuple):
     Attributes:
         explained: Sum of squared deviations of the returns, minus that of the errors; [] or a number.
         total: Sum of squared deviations of the returns. Both are 0 if there are no values, or the
-            returns are constant on all ranks.
+            returns are constant on all ranks, up to rounding.
     """
 
     explained: Tensor | float
@@ -65,13 +65,14 @@ def _explained_variance(weights: Numbers, returns: Numbers, values: Numbers) -> 
     mean, mean_error = weights @ returns / count, weights @ errors / count
     squares = weights @ (returns - mean) ** 2
     error_squares = weights @ (errors - mean_error) ** 2
-    spread = squares
+    # returns are advantage + value, and rounded like these
+    spread, size = squares, weights @ values**2
     if world_size() > 1:
         means, sums = torch.stack([mean, mean_error]), torch.stack([squares, error_squares])
         count, means, sums = _about_common_means(total_weight, means, sums)
         (mean, _), (squares, error_squares) = means.unbind(), sums.unbind()
-        spread = sum_over_ranks(squares.clone())
-    varies = spread > count * (_RESOLUTION * mean) ** 2
+        spread, size = sum_over_ranks(torch.stack([squares, size])).unbind()
+    varies = spread > _RESOLUTION**2 * size.clip(count * mean**2)
     return ExplainedVariance((squares - error_squares) * varies, squares * varies)
 
 

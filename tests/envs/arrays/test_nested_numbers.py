@@ -168,6 +168,15 @@ def test_a_container_in_two_places_is_one_in_copies_too() -> None:
     assert copied.all[0] is copied.first is not one.array_env.first
 
 
+def test_objects_that_a_step_puts_in_the_place_of_none_are_allowed() -> None:
+    instances = (lambda n: [None] * n, lambda held, n: held.__setitem__(n, SimpleNamespace()), lambda held, n: 1.0)
+    env, target = _episode(instances, 0, seed=1), _episode(instances, 0, seed=2)
+    target.clone_from(env)
+    _rewards(env, 2)
+    target.clone_from(env)
+    assert _rewards(target, 1) == [1.0]
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_copies_that_would_lack_numbers_are_refused(kind: str) -> None:
     functions, name = REFUSED[kind]

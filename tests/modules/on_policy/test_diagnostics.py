@@ -75,6 +75,16 @@ def test_constant_returns_explain_nothing_and_do_not_count() -> None:
     assert [tuple(map(float, variance)) for variance in found.values()] == [(0.0, 0.0)] * 3
 
 
+def test_returns_that_are_constant_up_to_the_rounding_of_values_do_not_count() -> None:
+    # standard deviation 8e-10, values 0.4
+    assert numbers_of(samples([0.0, 1e-9, -1e-9], [0.5, 0.25, 0.5])) == (0.0, 0.0)
+    assert numbers_of(samples([0.0, 1e-9, -1e-9, 0.0], [0.5, 0.25, 0.5, 1e9], [1.0, 1.0, 1.0, 0.0])) == (0.0, 0.0)
+    # returns 0, 2e-6, -2e-6: squares 8e-12; errors -0.5, -0.5 + 2e-6, -0.5 - 2e-6: the same
+    assert numbers_of(samples([0.0, 2e-6, -2e-6], [0.5, 0.5, 0.5])) == pytest.approx((0.0, 8e-12))
+    # values as small as the returns: errors are 0
+    assert numbers_of(samples([1e-9, -1e-9], [1e-9, -1e-9])) == pytest.approx((2e-18, 2e-18))
+
+
 def test_large_returns_keep_their_variance() -> None:
     part = samples([1e6 + 1, 1e6 + 3, 1e6 + 5], [0.0, 3.0, 6.0])
     assert numbers_of(part) == pytest.approx((6.0, 8.0), rel=1e-6)
@@ -117,6 +127,8 @@ def test_a_rank_with_constant_returns_is_part_of_the_batch(monkeypatch: pytest.M
     assert Ranks(monkeypatch).explained(parts) == [(-2.0, 0.0), (2.0, 2.0)]
     constant = [samples([2.0, 2.0], [1.0, 3.0]), samples([2.0], [0.0])]
     assert Ranks(monkeypatch).explained(constant) == [(0.0, 0.0)] * 2
+    rounded = [samples([1e-9, -1e-9], [0.0, 0.0]), samples([0.0], [0.5])]  # the values of the other rank are large
+    assert Ranks(monkeypatch).explained(rounded) == [(0.0, 0.0)] * 2
 
 
 def slow_explained_variance(rollouts: list[Any]) -> float:
