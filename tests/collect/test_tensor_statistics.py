@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -87,7 +88,7 @@ class Walk(TensorEnv):
     def __init__(self, wrong: str = "", max_episode_steps: int | None = 5) -> None:
         super().__init__(max_episode_steps)
         self.wrong = wrong
-        self.calls = [0]  # in a list, as a changing number would be refused
+        self.calls = itertools.count(1)  # whose number nothing sees, as one that changes would be refused
         self.walk: Any = self.create_event_topic(WalkEvents)
 
     @property
@@ -114,7 +115,7 @@ class Walk(TensorEnv):
         return {"place": self.place[:, None].float()}
 
     def act(self, step_key: Any, action: Mapping[str, Tensor]) -> Outcome:
-        self.calls[0] += 1
+        is_later = next(self.calls) > 4
         everyone = torch.ones_like(self.number, dtype=torch.bool)
         if step_key == "step":
             self.place.add_(action["to"].sum(1) * (1 + action["speed"]))
@@ -123,18 +124,17 @@ class Walk(TensorEnv):
             return Outcome(self.place)
         self.walk.passed(action["high"][:, 0] > 0, side=self.number % 2, kind="tree", height=self.place.float())
         self.walk.passed(self.place < 5, side=3, kind="bush", height=self.number)
-        if self.wrong == "order" and self.calls[0] > 4:
+        if self.wrong == "order" and is_later:
             self.walk.moved(everyone, value=1.0)
         if self.wrong == "numbers":
             self.walk.moved(self.number, value=1.0)
         if self.wrong == "shape":
             self.walk.moved(everyone[1:], value=1.0)
-        self._fire_wrong_values(everyone)
+        self._fire_wrong_values(everyone, is_later)
         return Outcome(-self.place, self.place > 6)
 
-    def _fire_wrong_values(self, everyone: Tensor) -> None:
+    def _fire_wrong_values(self, everyone: Tensor, is_later: bool) -> None:
         """Fire an event with values that differ from those before, or have no place in a tensor."""
-        is_later = self.calls[0] > 4
         if self.wrong == "values":
             self.walk.passed(everyone, 3, "bush", torch.stack([self.place] * 2, 1) if is_later else self.place)
         if self.wrong == "type":
@@ -522,7 +522,7 @@ SAME_VALUES: list[Any] = [
 @pytest.mark.parametrize("value", SAME_VALUES, ids=repr)
 def test_single_values_that_are_equal_are_the_same(value: Any) -> None:
     class Same(Walk):
-        def _fire_wrong_values(self, everyone: Tensor) -> None:
+        def _fire_wrong_values(self, everyone: Tensor, is_later: bool) -> None:
             self.walk.passed(everyone, 3, "fence", copied(value))
 
     collector, policy = collector_of(Same)
