@@ -16,15 +16,8 @@ from pytorch_lightning.loggers import CSVLogger
 from maze_pl import RunContext, load
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import foreign_names
-from maze_pl.datamodules import RolloutEvaluator
+from tests.run_context.small_run import SMALL
 
-SMALL: dict[str, Any] = {
-    "env.name": "CartPole-v1",
-    "data.n_envs": 1,
-    "data.n_rollout_steps": 20,
-    "data.epoch_length": 1,
-    "data.evaluators": {"eval": RolloutEvaluator(n_episodes=1)},
-}
 PRECISION = {"class_path": "maze_pl.callbacks.MatmulPrecision"}
 
 

@@ -14,20 +14,13 @@ import yaml
 from maze_pl import RunContext
 from maze_pl.cli.run_parser import RunParser
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.datamodules import RolloutEvaluator
 from maze_pl.modules import A2C, PPO, ParameterGroup
 from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, ProbabilisticPolicyComposer
 from maze_pl.schedules import Linear, Piecewise, Schedule
+from tests.run_context.small_run import SMALL
 
 GIVEN = "maze_pl.run_context.given.anything"
 LINEAR = {"class_path": "maze_pl.schedules.linear.Linear", "init_args": {"start": 0.3, "end": 0.1, "until": 1.0}}
-SMALL: dict[str, Any] = {
-    "env.name": "CartPole-v1",
-    "data.n_envs": 1,
-    "data.n_rollout_steps": 20,
-    "data.epoch_length": 1,
-    "data.evaluators": {"eval": RolloutEvaluator(n_episodes=1)},
-}
 
 
 @pytest.fixture(autouse=True)
