@@ -93,7 +93,7 @@ def observation_stage(wrapper: Wrapper, key: StepKey, position: int) -> Observat
     """
     own: Any = wrapper
     kind = type(wrapper)
-    if kind is ours.ObservationNormalizationWrapper:
+    if kind in (ours.ObservationNormalizationWrapper, ours.RunningObservationNormalizationWrapper):
         return _Normalization(own)
     if kind is ours.PreProcessingWrapper:
         return _PreProcessing(own)
@@ -123,7 +123,7 @@ def numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
 
 
 class _Normalization(ObservationStage):
-    """`ObservationNormalizationWrapper` with its present statistics."""
+    """Normalisation of observations with its present statistics."""
 
     def __init__(self, wrapper: ours.ObservationNormalizationWrapper) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ _INCLUDED: Final = (
     ours.ObservationNormalizationWrapper,
     ours.ObservationStackWrapper,
     ours.PreProcessingWrapper,
+    ours.RunningObservationNormalizationWrapper,
     ours.SortedSpacesWrapper,
     ours.SplitActionsWrapper,
 )

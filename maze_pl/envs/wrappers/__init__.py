@@ -46,6 +46,9 @@ from .trajectory_recording_wrapper import TrajectoryRecordingWrapper as Trajecto
 from .return_normalization_reward_wrapper import (
     ReturnNormalizationRewardWrapper as ReturnNormalizationRewardWrapper,
 )
+from .running_observation_normalization_wrapper import (
+    RunningObservationNormalizationWrapper as RunningObservationNormalizationWrapper,
+)
 from .reward_clipping_wrapper import RewardClippingWrapper as RewardClippingWrapper
 from .reward_scaling_wrapper import RewardScalingWrapper as RewardScalingWrapper
 from .dict_action_wrapper import DictActionWrapper as DictActionWrapper

@@ -34,6 +34,7 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     RewardClippingWrapper,
     RewardScalingWrapper,
+    RunningObservationNormalizationWrapper,
     SpacesRecordingWrapper,
     TimeLimitWrapper,
     UnSqueezePreProcessor,
@@ -88,7 +89,13 @@ def _monitoring(name: str) -> Wrappers:
     return [partial(RewardScalingWrapper, scale=0.3), *_observations(name), _logging(name)]
 
 
-WRAPPERS = {"rewards": _rewards, "observations": _observations, "monitoring": _monitoring}
+def _running(name: str) -> Wrappers:
+    """Statistics of all observations so far, inside of others that depend on them."""
+    wrappers = _observations(name)
+    return [partial(RunningObservationNormalizationWrapper, clip_range=[-2, 3], weight=20), *wrappers[1:]]
+
+
+WRAPPERS = {"rewards": _rewards, "observations": _observations, "running": _running, "monitoring": _monitoring}
 
 
 def _both(name: str, wrappers: Wrappers, n_envs: int = 5, seed: int = 1) -> tuple[Any, Any]:
