@@ -11,7 +11,7 @@ from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer, as_yaml
 
-DistributionOverrides = list[dict[str, str]]
+DistributionOverrides = list[dict[str, Any]]
 """Distributions of action spaces or heads, in the format of `CustomModelComposer`."""
 
 

@@ -120,6 +120,7 @@ class SAC(AlgorithmModule):
         {
             "action_space": "gymnasium.spaces.Box",
             "distribution": "maze_pl.distributions.SquashedGaussianProbabilityDistribution",
+            "exploration": {"type": "state_dependent", "log_std_bounds": [-20.0, 2.0]},
         }
     ]
     topic = "SACEvents"

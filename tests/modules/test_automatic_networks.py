@@ -73,6 +73,16 @@ def test_networks_are_rebuilt_from_the_checkpoint_without_any_option(kit: Simple
         assert torch.equal(value, loaded.state_dict()[name]), name
 
 
+def test_policies_of_sac_have_limited_deviations_also_where_observations_are_large() -> None:
+    policy = SAC(spec=Spec.of(GymMazeEnv("Pendulum-v1"))).policy
+    observation = {"observation": torch.linspace(-1e7, 1e7, 300).view(100, 3)}
+    logits = policy.compute_policy_output(0, observation).action_logits["action"]
+    mean, log_std = logits.unbind(-1)
+    assert mean.abs().max() > 100
+    assert log_std.min() >= -20
+    assert log_std.max() <= 2
+
+
 def test_sub_steps_learn_with_automatic_networks(kit: SimpleNamespace) -> None:
     module = A2C(spec=kit.team_spec)
     before = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
