@@ -12,7 +12,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
 from maze_pl.envs.vector.vector_env import AttributedRewards
 
-_SOURCE: Final = "get_actor_rewards(), or actor_rewards of an ArrayStep,"
+_SOURCE: Final = "(from get_actor_rewards, or from actor_rewards of an ArrayStep)"
 
 
 class ActRewards:
@@ -81,8 +81,8 @@ class ActRewards:
             return
         odd = np.setdiff1d(finished, with_rewards) if self.is_attributed else np.intersect1d(finished, with_rewards)
         if odd.size:
-            returned = "None" if self.is_attributed else "an array"
-            came = f"{_SOURCE} of environment {odd[0]} was {returned} after the opposite before"
+            has, had = ("no", "some") if self.is_attributed else ("some", "none")
+            came = f"environment {odd[0]} has {has} rewards of acts {_SOURCE} in a step, after {had} before"
             raise ValueError(f"{came}; attribute rewards in every environment step or in none")
 
 
@@ -99,6 +99,7 @@ def _require_one_for_each_act(attributed: AttributedRewards, finished: Array, n_
     if is_wrong.any():
         place = int(np.flatnonzero(is_wrong)[0])
         shape = (int(counts[place]) if attributed.n_acts is not None else attributed.rewards.shape[1],)
-        came = f"{_SOURCE} of environment {finished[place]} had shape {shape}"
+        returned = f"rewards of shape {shape} for {n_acts[place]} acts {_SOURCE}"
+        came = f"environment {finished[place]} has {returned}"
         remedy = "return one reward for each act of the environment step, in order, and advance environment time"
-        raise ValueError(f"{came} for {n_acts[place]} acts; {remedy} after the last one")
+        raise ValueError(f"{came}; {remedy} after the last one")

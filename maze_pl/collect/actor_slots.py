@@ -140,19 +140,22 @@ class ActorSlots:
             agent = int(agents[is_unknown][0])
             count = self._spec.steps[key].n_agents
             declared = f"agent_counts_dict declares {count}"
-            raise ValueError(f"agent {agent} of sub-step {key!r} acts, but {declared}")
+            where = f"environment {envs[is_unknown][0]}"
+            raise ValueError(f"{where}: agent {agent} of sub-step {key!r} acts, but {declared}")
         if not self._has_done:
             return
         # the ids of dynamic agents are not the numbers of their slots
         was_done = is_fixed & (self._occupant[envs, self.offsets[keys] + np.where(is_fixed, agents, 0)] == _DONE)
         if was_done.any():
-            name = self._name(keys[was_done][0], agents[was_done][0])
+            name = self._name(envs[was_done][0], keys[was_done][0], agents[was_done][0])
             raise ValueError(f"{name} acts after it was done; is_actor_done tells of its last act in the episode")
 
     def _dynamic_slots(self, envs: Array, key: int, agents: Array) -> Array:
         """Return the slots of dynamic agents, one in each environment; those without one take a free one."""
-        if (agents < 0).any():
-            raise ValueError(f"{self._name(key, agents[agents < 0][0])} acts; ids of agents must be at least 0")
+        is_negative = agents < 0
+        if is_negative.any():
+            name = self._name(envs[is_negative][0], key, agents[is_negative][0])
+            raise ValueError(f"{name} acts; ids of agents must be at least 0")
         slots = self.slots_of(envs, key, agents)
         is_new = slots < 0
         if not is_new.any():
@@ -170,14 +173,14 @@ class ActorSlots:
         is_same = (finished[..., 0] == key) & (finished[..., 1] == agents[:, np.newaxis])
         was_done = (is_known & is_same).any(axis=1)
         if was_done.any():
-            name = self._name(key, agents[was_done][0])
+            name = self._name(envs[was_done][0], key, agents[was_done][0])
             raise ValueError(f"{name} acts after it was done; ids must not be reused in an episode")
         limit = self._spec.steps[self._keys[key]].n_slots
         occupants = self._occupant[envs, self.offsets[key] : self.offsets[key + 1]]
         is_full = np.count_nonzero(occupants >= 0, axis=1) == limit
         if is_full.any():
-            alive = f"would be number {limit + 1} alive at once"
-            raise ValueError(f"{self._name(key, agents[is_full][0])} {alive}; max_agents allows {limit}")
+            name = self._name(envs[is_full][0], key, agents[is_full][0])
+            raise ValueError(f"{name} would be number {limit + 1} alive at once; max_agents allows {limit}")
 
     def _free_slots(self, envs: Array, key: int) -> Array:
         """Return a slot for an arriving agent in each environment; slots are added if necessary."""
@@ -190,16 +193,16 @@ class ActorSlots:
             self._add_slots(key, 1 + n_slots // 4)
         return slots
 
-    def _name(self, key: int, agent: int) -> str:
-        """Name of an agent in messages."""
-        return f"agent {agent} of sub-step {self._keys[key]!r}"
+    def _name(self, env: int, key: int, agent: int) -> str:
+        """Name of an agent in messages, after the number of its environment."""
+        return f"environment {env}: agent {agent} of sub-step {self._keys[key]!r}"
 
     def _add_slots(self, key: int, n_more: int) -> None:
         """Add free slots to a step key."""
         places = [int(self.offsets[key + 1])] * n_more
         self.acted_in_episode = np.insert(self.acted_in_episode, places, False, 1)
         self.acted_in_row = np.insert(self.acted_in_row, places, False, 1)
-        self._occupant = np.insert(self._occupant, places, -1, 1)
+        self._occupant = np.insert(self._occupant, places, _FREE, 1)
         for states_of_keys in (self.policy_states, self.noise_states):
             for name, states in states_of_keys.get(key, {}).items():
                 after_last = [states.shape[1]] * n_more

@@ -12,8 +12,8 @@ from torch import Tensor
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.nested_arrays import VALUES, attributes_of, parts_of
-from maze_pl.envs.arrays.nested_numbers import nested_numbers
-from maze_pl.envs.arrays.unsaved_state import changed_nested_numbers, changed_numbers, numbers_of
+from maze_pl.envs.arrays.nested_numbers import changed_nested_numbers, nested_numbers
+from maze_pl.envs.arrays.unsaved_state import changed_numbers, plain_numbers
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.tensors.tensor_env import TensorEnv
 from maze_pl.events.topics import StatisticsError
@@ -40,7 +40,7 @@ class TensorChecks:
         self._options = {name: _n_changes(self._tensors[name][0]) for name in sorted(options)}
         self._n_steps_changes = 0  # of `n_steps`, at the latest observation
         self._n_steps_changes_before = 0  # at the latest check of attributes
-        self._numbers = numbers_of(env)
+        self._numbers = plain_numbers(env)
         self._nested_numbers = nested_numbers(attributes_of(env))
 
     # ----------------------------------------------------------------------------------------- tensors
@@ -85,7 +85,7 @@ class TensorChecks:
 
     def _check_numbers(self) -> None:
         """Check that numbers are as before: checkpoints and graphs lack their changes."""
-        for name in changed_numbers(self._numbers, numbers_of(self._env)):
+        for name in changed_numbers(self._numbers, plain_numbers(self._env)):
             raise self._number_changed(f"its number {name!r}")
 
     def _number_changed(self, what: str) -> EnvContractError:
@@ -95,7 +95,7 @@ class TensorChecks:
         return EnvContractError(f"{came}, {why}: make it a tensor in make_tensors, and change it in place")
 
     def check_helpers(self) -> None:
-        """Check that tensors in other objects, and numbers in containers and objects, stay as they are.
+        """Check that tensors in other objects, and numbers in containers and objects, do not change.
 
         Raises:
             EnvContractError: One was changed or replaced since it was first seen, and is not saved.
@@ -106,11 +106,14 @@ class TensorChecks:
             first, earlier = self._of_helpers[name]
             if tensor is not first or n_changes != earlier:
                 came = f"{self._name} changes the tensor {name!r}, which is not saved in checkpoints"
-                expected = "make it an attribute of the environment, or keep it in a list, tuple or dict that is one"
+                container = "a list, tuple, dict or deque that is one"
+                expected = f"make it an attribute of the environment, or keep it in {container}"
                 raise EnvContractError(f"{came}: {expected}")
         self._of_helpers = found
-        for name in changed_nested_numbers(self._nested_numbers, nested_numbers(attributes_of(self._env))):
+        numbers = nested_numbers(attributes_of(self._env))
+        for name in changed_nested_numbers(self._nested_numbers, numbers):
             raise self._number_changed(f"a number or text in {name!r}")
+        self._nested_numbers = numbers  # with those that did not exist before
 
     def _find_in_helpers(self) -> dict[str, tuple[Tensor, int]]:
         """Return tensors in objects that are attributes, and how often each was changed, by name."""

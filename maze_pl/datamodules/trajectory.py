@@ -136,7 +136,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
 
     def _say_what_was_estimated(self) -> None:
         """Say once that space records may have been normalised by other statistics."""
-        if self._estimated and not self.dataset.is_converted:
+        if self._estimated and self.dataset.has_space_records:
             names = " and ".join(name.rpartition(".")[2] for name in self._estimated)
             fact = "space records keep the observations that were recorded"
             statistics = f"{names} has estimated statistics here"

@@ -91,6 +91,7 @@ class InMemoryDataset:
         spec: Specification of the episodes, once they are loaded.
         damaged: Messages naming what could not be read, and why.
         n_episodes: Number of episodes.
+        has_space_records: Whether some acts are loaded that no environment has converted.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class InMemoryDataset:
         self._columns: dict[StepKey, Columns] = {}
         self._counts: list[list[int]] = []  # for each episode, acts of each sub-step
         self._has_converted = False  # True if an environment converted some of the loaded episodes
+        self.has_space_records = False
 
     def __len__(self) -> int:
         """Number of acts."""
@@ -150,9 +152,8 @@ class InMemoryDataset:
         if make_env is not None and spec is None:
             with closing(make_env()) as env:
                 spec = Spec.of(env)
-        self._counts = []
-        self._has_converted = False
-        self.damaged = []
+        self._counts, self.damaged = [], []
+        self._has_converted = self.has_space_records = False
         with ExitStack() as files:
             spec, columns = self._read(make_env, spec, files)
         if self.damaged:
@@ -198,6 +199,7 @@ class InMemoryDataset:
                 continue  # a copy of the episode may be intact
             identities.add(identity)
             self._has_converted |= episode.is_converted
+            self.has_space_records |= not episode.is_converted
             episodes.append(episode)
             if self.max_memory:
                 n_bytes += sum(array.nbytes for array in leaves(episode.acts))
@@ -301,8 +303,7 @@ class InMemoryDataset:
         """Number of processes; other sources are read faster than sent between processes."""
         if self.n_workers:
             return max(1, min(self.n_workers, n_state_files))
-        n_cores = len(os.sched_getaffinity(0))
-        return max(1, min(n_cores, n_state_files // _FILES_PER_PROCESS))
+        return max(1, min(len(os.sched_getaffinity(0)), n_state_files // _FILES_PER_PROCESS))
 
     def check_values(self, spec: Spec) -> None:
         """Refuse acts with a value outside its space, or an invalid mask.

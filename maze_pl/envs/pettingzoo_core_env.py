@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.core_env import CoreEnv, take_over
 from maze_pl.envs.reseeding import reseed_layers
 from maze_pl.envs.structured_env import Array
@@ -96,7 +97,8 @@ class PettingZooCoreEnv(CoreEnv):
     future; its rewards are those of its previous act. PettingZoo has the same last turns. They are
     left out where nothing depends on them: the episode has terminated, and the agent has acted in
     this round. Agents that the environment has removed with their end have none either. Where the
-    episode is truncated, the final state is that of an agent that was truncated.
+    episode is truncated, the final state is that of an agent that was truncated, if it can be
+    observed. An agent that has terminated may not act again in the episode.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
     the rewards of the individual agents.
@@ -121,7 +123,7 @@ class PettingZooCoreEnv(CoreEnv):
         self._seed: int | None = None
         self._agent = ""  # whose turn it is
         self._round: list[str] = []  # agents that have acted in this round, in order
-        self._finished: set[str] = set()  # agents whose end was reported with their latest act
+        self._finished: set[str] = set()  # agents whose end was reported with their last act
         self._is_done = False
         self._is_truncated = False
         self._future: tuple[str, dict[str, Any]] | None = None  # agent and state where it is truncated
@@ -150,7 +152,11 @@ class PettingZooCoreEnv(CoreEnv):
         return self._maze_state
 
     def step(self, maze_action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Let the current agent act; the action of an agent whose episode has ended has no effect."""
+        """Let the current agent act; the action of an agent whose episode has ended has no effect.
+
+        Raises:
+            EnvContractError: An agent that has terminated acts again.
+        """
         agent, env = self._agent, self.env
         has_ended = self._maze_state["has_ended"]
         agents = list(env.agents)
@@ -160,14 +166,16 @@ class PettingZooCoreEnv(CoreEnv):
         self._is_done = has_ended or bool(env.terminations.get(agent, False))
         if self._is_done:
             self._finished.add(agent)
-        else:
-            self._finished.discard(agent)  # it may have come back after an end
         info = dict(env.infos.get(agent, {}))
         selected = env.agent_selection if env.agents else agent
         self._note_truncation(agents, selected)
         self._agent = selected
         self._maze_state = self._state_of(selected)  # before agents are passed over: later, they have no observation
         following = self._next_agent()
+        if following in self._finished:
+            came = f"agent {following!r} acts again after it has terminated"
+            remedy = "terminate it at the end of its last life, or give each life another name in possible_agents"
+            raise EnvContractError(f"{came}, but it has reported its last act (is_actor_done): {remedy}")
         if following is not None and following != selected:
             self._agent = following
             self._maze_state = self._state_of(following)
@@ -241,7 +249,14 @@ class PettingZooCoreEnv(CoreEnv):
             self._is_truncated = True
             remaining = [name for name in cut if name in env.agents] or cut
             agent = selected if selected in remaining else remaining[0]
-            self._future = agent, deepcopy(self._state_of(agent))  # before last turns, which may change it
+            try:
+                state = self._state_of(agent)
+            except Exception:  # environments need not observe agents that they have removed
+                if agent in env.agents:
+                    raise
+                agent = selected
+                state = self._state_of(agent)
+            self._future = agent, deepcopy(state)  # before last turns, which may change it
 
     def _next_agent(self) -> str | None:
         """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""

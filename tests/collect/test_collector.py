@@ -166,6 +166,14 @@ def test_a_declared_agent_acts_after_it_was_done_in_the_next_episode_only(is_res
         collector.collect(ConstantPolicy())
 
 
+def test_messages_of_wrong_agents_have_the_number_of_the_environment() -> None:
+    acts = (Act(0, 1, 0.0, 0.0, 1), *FIRST_IS_DONE), (*FIRST_IS_DONE, *FIRST_IS_DONE)
+    script = Script((2,), False, tuple((Episode(episode, True, (0, 1)),) for episode in acts))
+    collector = collector_of([partial(make_env, script, env) for env in range(2)], 3)
+    with pytest.raises(ValueError, match="environment 1: agent 0 of sub-step 0 acts after it was done"):
+        collector.collect(ConstantPolicy())
+
+
 def test_dynamic_agents_need_a_limit() -> None:
     script = Script((1,), False, ((Episode((Act(0, 0, 0.0, 0.0, 1),), False, (0, 0)),),))
     env = MazeEnv(DynamicCoreEnv(script, 0), {0: Choose()}, {0: Observe()})

@@ -57,9 +57,11 @@ class Faulty(TensorEnv):
         self.level = torch.zeros(n_envs, device=self.device)
         self.parts = {"one": [torch.zeros(n_envs, device=self.device)]}
         self.table = SimpleNamespace(inner=SimpleNamespace(constant=torch.ones(2, device=self.device)), day=0)
+        self.table.latest = None
 
     def begin(self, which: Tensor, seeds: Tensor) -> None:
         self.level.masked_fill_(which, 0.0)
+        self.table.begun = 0
         if self.fault == "n_steps in begin":
             self.n_steps.masked_fill_(which, 0)
         if self.fault == "replaced in begin":
@@ -102,6 +104,10 @@ class Faulty(TensorEnv):
             self.counts[1]["n"] += 1
         elif self.fault == "number in an object":
             self.table.inner.day = self.table.day = self.table.day + 1
+        elif self.fault == "number made in begin":
+            self.table.begun += 1
+        elif self.fault == "number in place of None":
+            self.table.latest = 1
         elif self.fault == "option":
             self.unit.mul_(2.0)
         elif self.fault == "helper":
@@ -146,6 +152,8 @@ FAULTS = {
     "number in a list": r"Faulty changes a number or text in 'counts' in begin, observe or act, which checkpoints do",
     "number in a dict": r"Faulty changes a number or text in 'counts.1' in",
     "number in an object": r"Faulty changes a number or text in 'table.day' in",
+    "number made in begin": r"Faulty changes a number or text in 'table.begun' in",
+    "number in place of None": r"Faulty changes a number or text in 'table.latest' in",
     "shape": r"observation 'place' of sub-step 'b' of Faulty is a tensor of shape \(3, 1\) and type torch.float32 on "
     r"\w+; expected a tensor of shape \(3, 2\) on \w+, with",
     "dtype": "observation 'kind' of sub-step 'a' of Faulty is .*torch.float32 on .*expected .*torch.int64",

@@ -221,16 +221,18 @@ def test_states_are_normalised_by_statistics_that_are_estimated_from_the_environ
     np.testing.assert_allclose(seen, (np.arange(4) - statistics["mean"]) / statistics["std"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("recorder", [SpacesRecordingWrapper, TrajectoryRecordingWrapper])
+@pytest.mark.parametrize("n_space_records", [0, 2, 5])
 def test_new_statistics_are_told_of_where_space_records_keep_others(
-    recorder: Any, caplog: pytest.LogCaptureFixture
+    n_space_records: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def normalised() -> Any:
         return ObservationNormalizationWrapper(lander_like())
 
     env = normalised()
     env.estimate(4, seed=1)
-    dataset = InMemoryDataset(recorded(recorder(env, n_episodes=5)))
+    records: list[Any] = recorded(SpacesRecordingWrapper(env, n_episodes=5))[:n_space_records]
+    records += recorded(TrajectoryRecordingWrapper(env, n_episodes=5))[n_space_records:]
+    dataset = InMemoryDataset(records)
     module = TrajectoryDataModule(dataset, lander_like, [ObservationNormalizationWrapper])
     later = TrajectoryDataModule(dataset, lander_like, [ObservationNormalizationWrapper])
     later.warm_start(module.wrapper_statistics())
@@ -239,7 +241,7 @@ def test_new_statistics_are_told_of_where_space_records_keep_others(
         module.val_dataloader()
         later.train_dataloader()
     found = [text for text in caplog.messages if "space records keep the observations" in text]
-    assert len(found) == (recorder is SpacesRecordingWrapper)
+    assert len(found) == (n_space_records > 0)
     assert all("ObservationNormalizationWrapper has estimated statistics here: unless" in text for text in found)
 
 

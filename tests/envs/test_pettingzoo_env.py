@@ -13,6 +13,7 @@ from pettingzoo import AECEnv, ParallelEnv, make
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.streams import act_streams
 from maze_pl.envs import PettingZooMazeEnv, check_env, make_pettingzoo_env
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import StepSkipWrapper, TimeLimitWrapper
 from tests.collect.collectors import collector_of, random_policy
 
@@ -97,37 +98,21 @@ def test_an_episode_that_its_environment_truncates_is_truncated() -> None:
 
 
 class Returning(Runners):
-    """`early_1` ends after one step, comes back after the second, and ends again after the third."""
+    """`early_1` comes back after the third step."""
 
     def step(self, actions: dict[str, int]) -> Any:
-        self.time += 1
-        rewards = {agent: 10.0 * self.possible_agents.index(agent) + actions[agent] for agent in self.agents}
-        ends = {agent: self.time in ((1, 3) if agent == "early_1" else (4,)) for agent in self.agents}
-        cuts = dict.fromkeys(self.agents, False)
-        infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
-        before = self.agents
-        self.agents = [agent for agent in self.possible_agents if not ends.get(agent, agent == "early_1")]
-        if self.time == 2:
+        seen, rewards, ends, cuts, infos = super().step(actions)
+        if self.time == 3:
             self.agents = self.possible_agents[:]
-        if self.time == 4:
-            self.agents = []
-        for agent in self.agents:
-            if agent not in before:
-                rewards[agent], ends[agent], cuts[agent], infos[agent] = 0.0, False, False, {}
-        observed = {agent: np.full(1, self.time, np.float32) for agent in {*before, *self.agents}}
-        return observed, rewards, ends, cuts, infos
+            seen["early_1"], rewards["early_1"], infos["early_1"] = seen["late_0"], 0.0, {}
+            ends["early_1"] = cuts["early_1"] = False
+        return seen, rewards, ends, cuts, infos
 
 
-def test_an_agent_that_comes_back_has_a_last_turn_after_each_end() -> None:
-    acts = play(PettingZooMazeEnv(Returning()), 1)
-    late, early = [ActorID("late", number) for number in (0, 1)], ActorID("early", 0)
-    dones: dict[ActorID, list[bool]] = {}
-    for actor, _, is_done, *_ in acts:
-        dones.setdefault(actor, []).append(is_done)
-    assert dones[early] == [False, True, False, True]
-    # `late_0` acts before the step that ends its episode, which is the end of all
-    assert [sum(dones[actor]) for actor in late] == [0, 1]
-    assert [len(dones[actor]) for actor in late] == [4, 4]
+def test_an_agent_that_comes_back_after_it_has_terminated_is_refused() -> None:
+    message = r"agent 'early_1' acts again after it has terminated, but it has reported its last act \(is_actor_done\)"
+    with pytest.raises(EnvContractError, match=message):
+        play(PettingZooMazeEnv(Returning()), 1)
 
 
 class OneIsCut(Runners):
@@ -374,6 +359,21 @@ class ScoredAtALimit(EndsAbruptly):
             self.terminations["third_2"] = False
             self.truncations["third_2"] = True
             self.rewards["first_0"] = -1.0
+
+
+class ForgetsRemovedAgents(RemovesAgents):
+    """Observes present agents only, and the one that acts last."""
+
+    def observe(self, agent: str) -> Any:
+        if agent not in (*self.agents, "first_0"):
+            raise KeyError(agent)
+        return super().observe(agent)
+
+
+def test_the_final_state_is_that_of_the_acting_agent_if_removed_ones_cannot_be_observed() -> None:
+    env = PettingZooMazeEnv(ForgetsRemovedAgents(["first_0"]))
+    assert play(env, 1)[-1][5:] == (False, True)
+    assert env.core_env.get_maze_state()["agent"] == "first_0"
 
 
 def test_truncated_agents_are_credited_up_to_their_latest_round() -> None:

@@ -7,15 +7,24 @@ from collections.abc import Iterator
 
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper_statistics import array_wrappers_of
-from maze_pl.envs.arrays.nested_arrays import VALUES, array_types, attributes_of, holds_values_only, nested_values
+from maze_pl.envs.arrays.nested_arrays import (
+    VALUES,
+    array_types,
+    attributes_of,
+    is_container,
+    nested_values,
+)
 from maze_pl.envs.arrays.random_streams import RandomStreams
+from maze_pl.envs.arrays.saved_containers import ContainersInPlace
 
 
 def copy_state(target: ArrayEnv, source: ArrayEnv) -> None:
     """Give an array environment the state of another one that was made in the same way.
 
-    Besides everything that `state_dict` holds, it gets the attributes that are numbers or texts of Python, containers
-    of these, and those that `reset` or `step` of the source has made. It loses those that only its own steps have made.
+    Besides everything that `state_dict` holds, it gets the attributes that are numbers or texts of
+    Python, containers of these, and those that `reset` or `step` of the source has made. It loses
+    those that only its own steps have made. Containers that existed before `allocate` are not
+    copied.
 
     Args:
         target: The environment with its wrappers, which gets the state.
@@ -42,8 +51,16 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
     for name, kind in own_kinds.items():
         if name not in attributes or kinds.get(name, kind) != kind:
             del own[name]
+    own_given = target.given_containers
+    pairs = source.given_containers.items()
+    given = {id(one): own_given[name] for name, one in pairs if name in own_given}
+    for name, value in attributes.items():
+        if is_container(value) and id(value) in given:
+            own[name] = given[id(value)]
     values = {name: attributes[name] for name, kind in kinds.items() if kind == "values"}
-    own.update(copy.deepcopy(values))  # together, as one may lie in another
+    in_place = ContainersInPlace(own_given.values())
+    for name, copied in copy.deepcopy(values, given).items():  # together, as one may lie in another
+        own[name] = in_place.put(own.get(name), copied)
     for name, kind in kinds.items():
         if kind == "plain":
             own[name] = attributes[name]
@@ -52,7 +69,7 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
 
 
 def _kinds_of(env: ArrayEnv) -> dict[str, str]:
-    """Kinds of the attributes that are part of the state, by name: `plain`, `array`, `values` or `container`."""
+    """Kinds of the attributes of the state, by name: `plain`, `array`, `values` or `container`."""
     attributes = attributes_of(env)
     arrays = (*array_types(), RandomStreams)
     kinds = {nested.name.partition(".")[0]: "container" for nested in nested_values(attributes)}
@@ -61,6 +78,4 @@ def _kinds_of(env: ArrayEnv) -> dict[str, str]:
             kinds[name] = "plain"
         elif isinstance(value, arrays):
             kinds[name] = "array"
-        elif holds_values_only(value):
-            kinds[name] = "values"
-    return kinds
+    return kinds | dict.fromkeys(env.own_containers(), "values")

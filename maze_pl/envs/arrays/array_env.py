@@ -17,8 +17,15 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_events import ArrayEvents
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
-from maze_pl.envs.arrays.nested_arrays import array_types, attributes_of, is_container, nested_values, random_streams_of
-from maze_pl.envs.arrays.saved_containers import SAVED_CONTAINERS, packed, put_into, saved_containers, unpacked
+from maze_pl.envs.arrays.nested_arrays import array_types, attributes_of, nested_values, random_streams_of
+from maze_pl.envs.arrays.saved_containers import (
+    SAVED_CONTAINERS,
+    given_containers,
+    own_containers,
+    packed,
+    restore_containers,
+    why_not_saved,
+)
 
 Topic = TypeVar("Topic")
 
@@ -46,6 +53,7 @@ class ArrayEnv(ABC):
             there is none.
         starts_late: Whether `reset` must wait for the next step of the other environments, if these are running.
         saves_state: Whether `state_dict` holds everything; if not, episodes start again on resuming.
+        given_containers: The containers of values that `note_given_arrays` has noted.
 
     Example:
         >>> from maze_pl.envs import CartPoleArrayEnv
@@ -66,7 +74,7 @@ class ArrayEnv(ABC):
         self.first_env_index = 0
         self.array_events = ArrayEvents()
         self._given_arrays: dict[str, AnyArray] = {}
-        self._given_containers: dict[str, Any] = {}
+        self.given_containers: dict[str, Any] = {}
 
     # --------------------------------------------------------------------------------- to implement
 
@@ -205,28 +213,36 @@ class ArrayEnv(ABC):
     # --------------------------------------------------------------------------------------------- state
 
     def note_given_arrays(self) -> None:
-        """Leave the arrays and containers that exist now out of the state, unless the environment replaces them.
+        """Leave present arrays and containers out of the state, unless the environment replaces them.
 
-        It is called before `allocate`: these arrays were made from the arguments of the constructor, and a resumed
-        run has its own arguments. An array that `allocate`, `reset` or `step` puts in place of one of them is state.
+        It is called before `allocate`: these arrays were made from the arguments of the
+        constructor, and a resumed run has its own arguments. An array that `allocate`, `reset` or
+        `step` puts in place of one of them is state. The containers include constants of the class
+        and of its module.
         """
         self._given_arrays = self._present_arrays()
-        self._given_containers = {name: value for name, value in attributes_of(self).items() if is_container(value)}
+        self.given_containers = given_containers(self, ArrayEnv)
 
     def options(self) -> list[str]:
-        """Return the names of the arrays that `note_given_arrays` has noted and that nothing has replaced since."""
+        """Return the names of arrays that `note_given_arrays` has noted and nothing has replaced."""
         present = self._present_arrays()
         return [name for name, array in self._given_arrays.items() if present.get(name) is array]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of all episodes: every array, tensor and `RandomStreams` of this object, by name.
 
-        These are attributes, or lie in lists, tuples and dicts that are attributes. The names of the latter have
-        dots, such as `levels.0` for the first entry of a list `levels`. Arrays that `note_given_arrays` has noted
-        are left out until others replace them. Containers of numbers and texts are part of it, too, under one name.
-        Environments whose state has other parts extend it. Arrays are not copied.
+        These are attributes, or lie in lists, tuples, dicts and deques that are attributes. The
+        names of the latter have dots, such as `levels.0` for the first entry of a list `levels`. In
+        the second place of an array is the name of the first one. Arrays that `note_given_arrays`
+        has noted are left out until others replace them. Containers of numbers and texts are part
+        of it, too, under one name. Environments whose state has other parts extend it. Arrays are
+        not copied.
         """
-        state: dict[str, Any] = self._state_arrays()
+        state: dict[str, Any] = {}
+        first_names: dict[int, str] = {}
+        for name, array in self._state_arrays().items():
+            first = first_names.setdefault(id(array), name)
+            state[name] = array if first == name else first
         for name, streams in random_streams_of(self).items():
             state[name] = streams.state_dict()
         containers = self.saved_containers()
@@ -235,30 +251,36 @@ class ArrayEnv(ABC):
         return state
 
     def saved_containers(self) -> dict[str, Any]:
-        """Return the lists, tuples, dicts, deques and sets that are part of the state, by name of the attribute."""
-        attributes = attributes_of(self).items()
-        given = self._given_containers
-        return saved_containers({name: value for name, value in attributes if value is not given.get(name)})
+        """Return the lists, tuples, dicts, deques and sets of the state, by name of the attribute."""
+        own = self.own_containers()
+        unsaved = why_not_saved(own, self.given_containers.values())
+        return {name: container for name, container in own.items() if name not in unsaved}
+
+    def own_containers(self) -> dict[str, Any]:
+        """Return attributes that are containers of numbers and texts, made in `allocate` or later."""
+        return own_containers(self, self.given_containers)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `state_dict` in an environment with as many episodes.
 
-        An array whose saved form has another dtype is replaced, as the environment had replaced it. An array that
-        `reset` or `step` had made as a new attribute becomes one again; a new list, tuple or dict does not. States of
-        earlier versions hold nothing of lists, tuples and dicts, which then stay as they are.
+        An array whose saved form has another dtype is replaced, as the environment had replaced it.
+        An array, or a container of numbers and texts, that `reset` or `step` had made as a new
+        attribute becomes one again; a new container with arrays does not. States of earlier
+        versions hold nothing of containers, which then stay as they are. An array in several places
+        becomes one array again, and separate ones become separate.
 
         Raises:
             ValueError: The state has other arrays, or others that cannot be replaced have another dtype.
         """
         state = dict(state)
-        for name, container in state.pop(SAVED_CONTAINERS, {}).items():  # earlier versions saved none
-            present = vars(self).get(name)
-            is_given = present is not None and present is self._given_containers.get(name)
-            saved = unpacked(container)
-            setattr(self, name, saved if is_given else put_into(present, saved))
+        containers = state.pop(SAVED_CONTAINERS, {})
+        restore_containers(self, containers, self.saved_containers(), self.given_containers)
+        same = {name: part for name, part in state.items() if isinstance(part, str) and part in state}
+        state |= {name: state[first] for name, first in same.items()}
         own = self.state_dict()
         own.pop(SAVED_CONTAINERS, None)
-        nested = {part.name for part in nested_values(attributes_of(self))} & own.keys()
+        in_containers = {part.name for part in nested_values(attributes_of(self))}
+        nested = in_containers & own.keys()
         absent = set() if nested & state.keys() else nested  # states of earlier versions hold none of them
         made_later = {name: state[name] for name in state.keys() - own.keys() if self._is_new(name, state[name])}
         differing = own.keys() ^ state.keys()
@@ -273,12 +295,33 @@ class ArrayEnv(ABC):
         for name, array in made_later.items():
             if "." not in name:
                 setattr(self, name, copy.deepcopy(array))
+        first_names = dict.fromkeys(map(id, self._given_arrays.values()), "")
         for name, array in self._state_arrays().items():
             if name in state and name not in made_later:
-                self._restore(name, array, _alike(state[name], array))
+                saved, first = _alike(state[name], array), same.get(name, name)
+                is_first = first_names.setdefault(id(array), first) == first
+                if is_first or (name not in vars(self) and name not in in_containers):
+                    self._restore(name, array, saved)
+                else:  # it is an option, or the array of another name
+                    self._replace(name, copy.deepcopy(saved))
+        if same:
+            self._join(same)
         for name, streams in random_streams_of(self).items():
             if name in state:
                 streams.load_state_dict(state[name])
+
+    def _join(self, same: Mapping[str, str]) -> None:
+        """Put an array in its second places again, except in tuples.
+
+        Args:
+            same: Name of a second place -> name of the first one.
+        """
+        present = self._present_arrays()
+        nested = nested_values(attributes_of(self))
+        fixed = {part.name for part in nested if isinstance(part.container, tuple)}
+        for name, first in same.items():
+            if name in present and first in present and name not in fixed:
+                self._replace(name, present[first])
 
     def _is_new(self, name: str, saved: Any) -> bool:
         """True for a saved array of an attribute that this object does not have."""
@@ -298,7 +341,7 @@ class ArrayEnv(ABC):
             raise ValueError(f"{came} type {saved.dtype}, expected {array.dtype}; {remedy}")
 
     def _replace(self, name: str, array: AnyArray) -> None:
-        """Put another array in the place of an attribute, or of an entry of a list or a dict.
+        """Put another array in the place of an attribute, or an entry of a list, a dict or a deque.
 
         Raises:
             ValueError: It lies in a tuple.
@@ -322,7 +365,7 @@ class ArrayEnv(ABC):
                 yield name, value
 
     def _state_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays of the state: those of `_arrays`, and further ones in lists, tuples and dicts."""
+        """Return the arrays of the state: those of `_arrays`, and further ones in containers."""
         arrays = dict(self._arrays())
         named_otherwise = {id(array) for name, array in arrays.items() if name not in vars(self)}
         for name, value in self._nested_arrays():
@@ -331,13 +374,13 @@ class ArrayEnv(ABC):
         return arrays
 
     def _present_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays that are attributes, or lie in their lists, tuples and dicts, state or not."""
+        """Return the arrays that are attributes, or lie in containers, state or not."""
         kinds = array_types()
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, kinds)}
         return arrays | dict(self._nested_arrays())
 
     def _nested_arrays(self) -> Iterator[tuple[str, AnyArray]]:
-        """Yield the arrays in lists, tuples and dicts that are attributes."""
+        """Yield the arrays in lists, tuples, dicts and deques that are attributes."""
         kinds = array_types()
         for nested in nested_values(attributes_of(self)):
             if isinstance(nested.value, kinds):
@@ -345,7 +388,7 @@ class ArrayEnv(ABC):
 
 
 def _alike(saved: AnyArray, array: AnyArray) -> AnyArray:
-    """Return a saved array as a tensor on the device of another one, or as an array if that is one; not copied."""
+    """Return a saved array as a tensor on the device of another one, or as an array, as that one is."""
     if isinstance(array, np.ndarray):
         return as_numpy(saved)
     return sys.modules["torch"].as_tensor(saved, device=array.device)

@@ -195,6 +195,7 @@ class ArrayCoreEnv(ClosedAttributes, CoreEnv):
         result = self.env.reset(_ONLY.copy(), np.array([seed]))
         self._checks.check_reset(result, _ONLY)
         self._fire_events()
+        self._unsaved.note_first("reset")
         self._n_acts = 0
         self._has_ended_step = False
         return self._receive(result)

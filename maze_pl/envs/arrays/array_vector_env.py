@@ -92,7 +92,7 @@ class ArrayVectorEnv(VectorEnv):
         self.env.unwrapped.first_env_index = first_env_index
         self.env.note_given_arrays()
         allocate(self.env, n_envs)
-        self._unsaved: UnsavedState | None = UnsavedState(self.env)
+        self._unsaved = UnsavedState(self.env)
         super().__init__(spec or Spec.of(self.env), n_envs, seed, first_env_index, staging)
         self._autoreset = autoreset
         index = np.zeros(n_envs, np.int64)
@@ -134,6 +134,7 @@ class ArrayVectorEnv(VectorEnv):
             self.waiting[which] = False
         self._statistics.episode[which] = numbers[order]
         self._begin(which)
+        self._unsaved.note_first("reset")
 
     def _begin(self, which: Array) -> None:
         """Start the next episodes of environments, and stage their first observations."""
@@ -184,6 +185,7 @@ class ArrayVectorEnv(VectorEnv):
             self._end_episodes(ended if isinstance(which, slice) else which[ended], extras)
         if late is not None:
             self._begin_late(late)
+        self._unsaved.note_first("step")
         return extras
 
     def _env_reward(self, result: ArrayStep) -> Array:
@@ -315,9 +317,7 @@ class ArrayVectorEnv(VectorEnv):
         Raises:
             EnvContractError: At the first call, something has changed that the state does not hold.
         """
-        if self._unsaved is not None:
-            self._unsaved.check()
-            self._unsaved = None
+        self._unsaved.check_checkpoint()
         self._drained.append(self._statistics.drain(self.env.array_events.topics))
         staging = self.staging
         return {

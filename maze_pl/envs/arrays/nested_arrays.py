@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,11 +18,18 @@ from maze_pl.envs.arrays.random_streams import RandomStreams
 VALUES: Final = (bool, int, float, complex, str, bytes, np.generic, Enum, type(None))
 """Classes of numbers, texts and other values that nothing changes in place."""
 
+GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
+"""Random generators of one stream."""
+
+MOST_ENTRIES: Final = 20_000
+"""Number of entries of an attribute that are read, and of a container that are copied."""
+
+_PLAIN: Final = frozenset({bool, int, float, str, type(None)})  # frequent values, passed over quickly
 _CONTAINERS: Final = (dict, list, tuple, deque)
 _SETS: Final = (set, frozenset)
-_NOTES: Final = ("_given_arrays", "_given_containers")  # of `ArrayEnv`
+_FIXED: Final = (tuple, frozenset)
+_NOTES: Final = ("_given_arrays", "given_containers")  # of `ArrayEnv`
 _UNSET: Final = object()
-_MOST_ENTRIES: Final = 20_000  # of a container that are read, or copied
 
 
 class NestedValue(NamedTuple):
@@ -71,6 +79,8 @@ def nested_values(attributes: Mapping[str, Any]) -> Iterator[NestedValue]:
         inner = []
         entries = container.items() if isinstance(container, dict) else enumerate(container)
         for place, value in entries:
+            if type(value) in _PLAIN:
+                continue
             if isinstance(value, kinds):
                 name = f"{prefix}.{place}"
                 if name in names:
@@ -84,7 +94,7 @@ def nested_values(attributes: Mapping[str, Any]) -> Iterator[NestedValue]:
 
 
 def attributes_of(env: object) -> dict[str, Any]:
-    """Return the attributes of an array environment, without its notes of what its constructor made."""
+    """Return the attributes of an array environment, without its notes of what existed earlier."""
     return {name: value for name, value in vars(env).items() if name not in _NOTES}
 
 
@@ -109,12 +119,17 @@ def is_container(value: Any) -> bool:
     return isinstance(value, (*_CONTAINERS, *_SETS))
 
 
+def is_changeable(value: Any) -> bool:
+    """True for containers except tuples and frozen sets."""
+    return is_container(value) and not isinstance(value, _FIXED)
+
+
 def parts_of(value: Any) -> Mapping[Any, Any]:
-    """Return the first entries of a container, or the attributes of an object, by name; none of classes and modules."""
+    """Return the first entries of a container, or attributes by name; none of classes and modules."""
     if isinstance(value, dict):
-        return value if len(value) <= _MOST_ENTRIES else dict(islice(value.items(), _MOST_ENTRIES))
+        return value if len(value) <= MOST_ENTRIES else dict(islice(value.items(), MOST_ENTRIES))
     if is_container(value):
-        return dict(enumerate(islice(value, _MOST_ENTRIES)))
+        return dict(enumerate(islice(value, MOST_ENTRIES)))
     if isinstance(value, type | ModuleType):
         return {}
     attributes: dict[Any, Any] = dict(getattr(value, "__dict__", {}))
@@ -129,8 +144,41 @@ def parts_of(value: Any) -> Mapping[Any, Any]:
     return attributes
 
 
+def walked(
+    attributes: Mapping[str, Any], skipped: tuple[type, ...] = ()
+) -> Iterator[tuple[str, Any, Mapping[Any, Any]]]:
+    """Yield all objects that are reached from some attributes, once, except numbers and texts.
+
+    Of each attribute, only the first 20,000 entries are read.
+
+    Args:
+        attributes: Name -> value.
+        skipped: Classes of objects that are left out, with all that is reached from them only.
+
+    Yields:
+        Name, with dots; value; its entries or attributes, none of arrays and random generators.
+    """
+    left_out = (*VALUES, *skipped)
+    indivisible = (*array_types(), RandomStreams, *GENERATORS)
+    seen: set[int] = set()
+    for attribute, held in attributes.items():
+        n_left = MOST_ENTRIES
+        waiting = [(attribute, held)]
+        while waiting and n_left > 0:
+            name, value = waiting.pop()
+            if id(value) in seen or isinstance(value, left_out):
+                continue
+            seen.add(id(value))
+            parts = {} if isinstance(value, indivisible) else parts_of(value)
+            n_left -= 1 + len(parts)
+            yield name, value, parts
+            for part, child in parts.items():
+                if not isinstance(child, VALUES):
+                    waiting.append((f"{name}.{part}", child))
+
+
 def holds_values_only(value: Any) -> bool:
-    """True for a container of numbers, texts and such containers, which is small enough to be copied often."""
+    """True for a small container of nothing but numbers, texts and such containers."""
     if not is_container(value):
         return False
     n_entries = 0
@@ -138,7 +186,7 @@ def holds_values_only(value: Any) -> bool:
     while waiting:
         container = waiting.pop()
         n_entries += len(container)
-        if n_entries > _MOST_ENTRIES:
+        if n_entries > MOST_ENTRIES:
             return False
         entries = [*container, *container.values()] if isinstance(container, dict) else container
         for entry in entries:

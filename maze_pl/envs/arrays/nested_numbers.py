@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
 from gymnasium import spaces
 
 from maze_pl.envs.arrays.array_checks import ArrayChecks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_events import ArrayEvents
-from maze_pl.envs.arrays.nested_arrays import VALUES, array_types, is_container, parts_of
-from maze_pl.envs.arrays.random_streams import RandomStreams
+from maze_pl.envs.arrays.array_reward_watch import ArrayRewardWatch
+from maze_pl.envs.arrays.first_observations import FirstObservations
+from maze_pl.envs.arrays.nested_arrays import VALUES, is_container, walked
 
-GENERATORS: Final = (np.random.Generator, np.random.RandomState, random.Random)
-"""Random generators of one stream."""
-
-SKIPPED: Final = (ArrayEnv, ArrayEvents, ArrayChecks, spaces.Space, logging.Logger, logging.Handler)
+SKIPPED: Final = (
+    ArrayEnv,
+    ArrayEvents,
+    ArrayChecks,
+    ArrayRewardWatch,
+    FirstObservations,
+    spaces.Space,
+    logging.Logger,
+    logging.Handler,
+)
 """Classes of objects that are not searched."""
-
-_MOST_ENTRIES: Final = 20_000  # of an attribute that are read
 
 
 def nested_numbers(attributes: Mapping[str, Any]) -> dict[str, int]:
@@ -34,35 +37,23 @@ def nested_numbers(attributes: Mapping[str, Any]) -> dict[str, int]:
         attributes: Name -> value. Those that are numbers or texts are left out.
 
     Returns:
-        Name of a container, for its length and all numbers in it, or of a number in an object -> digest.
+        Name of a container, for its length and its numbers, or of a number in an object -> digest.
     """
-    seen: set[int] = set()
     digests: dict[str, int] = {}
-    for name, value in attributes.items():
-        if not isinstance(value, VALUES):
-            digests.update(_digests_below(name, value, seen))
+    for name, value, parts in walked(attributes, SKIPPED):
+        values = {part: child for part, child in parts.items() if isinstance(child, VALUES)}
+        if is_container(value):
+            # None may wait for an object, which has its own numbers
+            numbers = {part: child for part, child in values.items() if child is not None}
+            is_set = isinstance(value, set | frozenset)
+            content = sorted(map(repr, numbers.values())) if is_set else [repr(numbers)]
+            digests[name] = hash((len(value), *content))
+        else:
+            for part, child in values.items():
+                digests[f"{name}.{part}"] = hash(repr(child))
     return digests
 
 
-def _digests_below(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, int]]:
-    """Yield names and digests of the numbers and texts in the containers and objects below an attribute."""
-    skipped = (*array_types(), RandomStreams, *GENERATORS, *SKIPPED)
-    n_left = _MOST_ENTRIES
-    waiting = [(name, value)]
-    while waiting and n_left > 0:
-        name, value = waiting.pop()
-        if id(value) in seen or isinstance(value, skipped):
-            continue
-        seen.add(id(value))
-        parts = parts_of(value)
-        n_left -= 1 + len(parts)
-        values = {part: child for part, child in parts.items() if isinstance(child, VALUES)}
-        numbers = {part: child for part, child in values.items() if child is not None}  # None may wait for an object
-        if isinstance(value, set | frozenset):
-            yield name, hash((len(value), *sorted(map(repr, numbers.values()))))
-        elif is_container(value):
-            yield name, hash((len(value), repr(numbers)))
-        else:
-            for part, child in numbers.items():
-                yield f"{name}.{part}", hash(repr(child))
-        waiting.extend((f"{name}.{part}", child) for part, child in parts.items() if part not in values)
+def changed_nested_numbers(before: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+    """Return the names under which two results of `nested_numbers` have different digests."""
+    return sorted(name for name in before.keys() & now.keys() if before[name] != now[name])

@@ -2,38 +2,116 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+import logging
+import sys
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
-from maze_pl.envs.arrays.nested_arrays import holds_values_only, is_container
+import numpy as np
+
+from maze_pl.envs.arrays.nested_arrays import (
+    attributes_of,
+    holds_values_only,
+    is_changeable,
+    is_container,
+    walked,
+)
 
 SAVED_CONTAINERS: Final = "containers of values"
 """Their place in the state of an environment; attributes cannot have this name."""
 
+_LOGGER: Final = logging.getLogger(__name__)
 _VALUES: Final = (bool, int, float, str, type(None))
 _ENTRIES: Final = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+_NUMPY: Final = "numpy"
+_LARGEST_NUMBER: Final = 8  # bytes of a number of NumPy that Python's numbers hold exactly
 
 
-def saved_containers(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are containers of values and can be saved exactly.
-
-    Everything in them is of a class of Python, not of one derived from it, and no container lies in two places.
+def given_containers(owner: object, base: type) -> dict[str, Any]:
+    """Return the containers of values that an object holds, and constants of its classes and modules.
 
     Args:
-        attributes: Name -> value.
+        owner: The object.
+        base: The class whose derived classes and their modules are read.
+
+    Returns:
+        A name -> container.
     """
-    chosen = {name: value for name, value in attributes.items() if holds_values_only(value)}
-    found: dict[str, list[int]] = {}
-    places: dict[int, int] = {}
-    for name, value in chosen.items():
-        parts = list(_parts(value))
-        changeable = [id(part) for part in parts if isinstance(part, list | dict | deque | set)]
-        for one in changeable:
-            places[one] = places.get(one, 0) + 1
-        if all(type(part) in (*_VALUES, dict, deque, *_ENTRIES.values()) for part in parts):
-            found[name] = changeable
-    return {name: chosen[name] for name, ids in found.items() if all(places[one] == 1 for one in ids)}
+    found = {}
+    for name, value, _ in walked(attributes_of(owner), (base,)):
+        if _is_distinct(value) and holds_values_only(value):
+            found[name] = value
+    for kind in type(owner).__mro__:
+        if kind in base.__mro__:
+            continue
+        module = kind.__module__
+        constants = {**(vars(sys.modules[module]) if module in sys.modules else {}), **vars(kind)}
+        tables = {f"{module}:{name}": value for name, value in constants.items()}
+        tables = {name: value for name, value in tables.items() if holds_values_only(value)}
+        found |= {name: value for name, value, _ in walked(tables) if _is_distinct(value)}
+    return found
+
+
+def _is_distinct(value: Any) -> bool:
+    """True for a container; not for the empty tuple, which is the same object everywhere."""
+    return is_changeable(value) or (is_container(value) and len(value) > 0)
+
+
+def own_containers(owner: object, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are containers of values; no cached properties or given containers.
+
+    Args:
+        owner: The object that has the attributes.
+        given: Result of `given_containers`.
+    """
+    own = {}
+    given_ids = {id(container) for container in given.values()}
+    for name, value in attributes_of(owner).items():
+        if id(value) not in given_ids and not is_cached(owner, name) and holds_values_only(value):
+            own[name] = value
+    return own
+
+
+def is_cached(owner: object, name: str) -> bool:
+    """True for the name of a cached property."""
+    return isinstance(getattr(type(owner), name, None), cached_property)
+
+
+def why_not_saved(containers: Mapping[str, Any], given: Collection[Any]) -> dict[str, str]:
+    """Return the containers of values that cannot be saved exactly.
+
+    Args:
+        containers: Name -> container of values.
+        given: Containers that existed before `allocate`.
+
+    Returns:
+        Name -> reason, such as `is or has a Counter`.
+    """
+    reasons: dict[str, str] = {}
+    changeable: dict[str, list[int]] = {}
+    for name, container in containers.items():
+        parts = list(_parts(container))
+        changeable[name] = [id(part) for part in parts if is_changeable(part)]
+        foreign = next((type(part).__name__ for part in parts if not _is_exact(part)), None)
+        if foreign is not None:
+            reasons[name] = f"is or has a {foreign}"
+    n_places = Counter(one for ids in changeable.values() for one in ids)
+    given_ids = {id(container) for container in given}
+    for name, ids in changeable.items():
+        if not given_ids.isdisjoint(ids):
+            reasons[name] = "has a container that existed before allocate"
+        elif any(n_places[one] > 1 for one in ids):
+            reasons[name] = "lies in two places, or has a container that does"
+    return reasons
+
+
+def _is_exact(part: Any) -> bool:
+    """True for containers and values of classes of Python, and for numbers of NumPy."""
+    if isinstance(part, np.generic):
+        return part.dtype.kind in "biuf" and part.dtype.itemsize <= _LARGEST_NUMBER
+    return type(part) in (*_VALUES, dict, deque, *_ENTRIES.values())
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -49,7 +127,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def packed(value: Any) -> Any:
-    """Describe a container by lists that start with its kind; numbers and texts stay what they are."""
+    """Describe a container by lists that start with its kind; Python's values stay as they are."""
+    if isinstance(value, np.generic):
+        return [_NUMPY, value.dtype.str, value.item()]
     if isinstance(value, deque):
         return ["deque", value.maxlen, *map(packed, value)]
     if isinstance(value, dict):
@@ -62,6 +142,8 @@ def unpacked(description: Any) -> Any:
     if not isinstance(description, list):
         return description
     kind, *entries = description
+    if kind == _NUMPY:
+        return np.dtype(entries[0]).type(entries[1])
     if kind == "deque":
         return deque(map(unpacked, entries[1:]), maxlen=entries[0])
     if kind == "dict":
@@ -69,27 +151,77 @@ def unpacked(description: Any) -> Any:
     return _ENTRIES[kind](map(unpacked, entries))
 
 
-def put_into(container: Any, saved: Any) -> Any:
-    """Return a container with the content of a saved one: the same one if that can be changed and is of its class.
+class ContainersInPlace:
+    """Writes saved content into present containers, so that objects that hold these see it.
+
+    Each present container is written once at most, and given ones are not: a saved container takes
+    their place. A saved container in two places becomes one in two places.
 
     Args:
-        container: The present one, or something else.
-        saved: The saved one, which is not read later.
+        given: Containers that existed before `allocate`.
     """
-    is_fixed = not isinstance(saved, list | dict | deque | set)
-    if is_fixed or type(container) is not type(saved):
-        return saved
-    if isinstance(saved, deque) and container.maxlen != saved.maxlen:
-        return saved
-    if isinstance(saved, dict):
-        named = {key: put_into(container.get(key), entry) for key, entry in saved.items()}
-        container.clear()
-        container.update(named)
-    elif isinstance(saved, set):
-        container.clear()
-        container.update(saved)
-    else:
-        entries = list(map(put_into, container, saved)) if len(container) == len(saved) else list(saved)
-        container.clear()
-        container.extend(entries)
-    return container
+
+    def __init__(self, given: Collection[Any]) -> None:
+        self._taken = {id(container) for container in given}
+        # id of a saved container -> the container, so that its id stays in use, and the result
+        self._filled: dict[int, tuple[Any, Any]] = {}
+
+    def put(self, container: Any, saved: Any) -> Any:
+        """Return a container with the content of a saved one: if possible, the present one.
+
+        Args:
+            container: The present one, or something else.
+            saved: The saved one, which is not read later.
+        """
+        if not is_changeable(saved):
+            return saved
+        if id(saved) in self._filled:
+            return self._filled[id(saved)][1]
+        if id(saved) in self._taken:
+            return saved  # a given one
+        is_kept = type(container) is type(saved) and id(container) not in self._taken
+        if is_kept and isinstance(saved, deque):
+            is_kept = container.maxlen == saved.maxlen
+        target = container if is_kept else saved
+        self._taken.add(id(target))
+        self._filled[id(saved)] = saved, target
+        if isinstance(saved, dict):
+            present = container if is_kept else {}
+            named = {key: self.put(present.get(key), entry) for key, entry in saved.items()}
+            target.clear()
+            target.update(named)
+        elif isinstance(saved, set):
+            entries = list(saved)
+            target.clear()
+            target.update(entries)
+        else:
+            has_places = is_kept and len(container) == len(saved)
+            present_entries = list(container) if has_places else [None] * len(saved)
+            entries = list(map(self.put, present_entries, list(saved)))
+            target.clear()
+            target.extend(entries)
+        return target
+
+
+def restore_containers(
+    owner: object,
+    descriptions: Mapping[str, Any],
+    present: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> None:
+    """Restore the attributes that are containers of values, and warn of those that were not saved.
+
+    Args:
+        owner: The object that has the attributes.
+        descriptions: Name -> result of `packed`; none in states of earlier versions.
+        present: Those that would be saved now.
+        given: Result of `given_containers`.
+    """
+    lacking = sorted(present.keys() - descriptions.keys())
+    if descriptions and lacking:
+        names = ", ".join(map(repr, lacking[:3]))
+        came = f"the saved state of {type(owner).__name__} holds nothing of {names}"
+        _LOGGER.warning(f"{came}, which stays as it is")
+    in_place = ContainersInPlace(given.values())
+    for name, description in descriptions.items():
+        setattr(owner, name, in_place.put(vars(owner).get(name), unpacked(description)))

@@ -1,4 +1,4 @@
-"""Detection of arrays, generators and numbers that change during episodes, but that the state does not hold."""
+"""Detection of arrays, generators and numbers that change, but that the state does not hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import random
 import zlib
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,22 +13,24 @@ import numpy as np
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.arrays.nested_arrays import (
+    GENERATORS,
+    MOST_ENTRIES,
     VALUES,
     array_types,
     attributes_of,
     holds_values_only,
+    is_container,
     nested_values,
-    parts_of,
     random_streams_of,
+    walked,
 )
-from maze_pl.envs.arrays.nested_numbers import GENERATORS, SKIPPED, nested_numbers
+from maze_pl.envs.arrays.nested_numbers import SKIPPED, changed_nested_numbers, nested_numbers
 from maze_pl.envs.arrays.random_streams import RandomStreams
+from maze_pl.envs.arrays.saved_containers import is_cached, why_not_saved
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Array
 
 _LOGGER: Final = logging.getLogger(__name__)
-_MOST_OBJECTS: Final = 20_000  # that are searched
-_MOST_ENTRIES: Final = 200_000  # of these, that are read
 _MOST_NUMBERS: Final = 10_000  # of an array that are compared
 _NUMBERS: Final = (int, float, np.number, np.bool_)  # bool is a kind of int
 _SAVED_PLACE: Final = "attribute of the environment, or keep it in a list, tuple, dict or deque that is one"
@@ -42,9 +43,10 @@ class _Noted(NamedTuple):
         env: The environment or wrapper.
         attributes: Names of its attributes.
         nested: Names of the arrays and random streams in lists, tuples, dicts and deques.
-        unsaved: Name -> value outside of the state, and digest of its content.
+        unsaved: Name -> value outside of the state, and digest of its content, also of later ones.
         numbers: Its attributes that are numbers, by name.
-        nested_numbers: Digests of the numbers and texts in containers and objects, by name.
+        nested_numbers: Digests of the numbers and texts in containers and objects, by name, also
+            of later ones.
     """
 
     env: ArrayEnv
@@ -56,12 +58,14 @@ class _Noted(NamedTuple):
 
 
 class UnsavedState:
-    """Arrays, tensors and random generators that an environment holds outside of its state; they must not change.
+    """Arrays and random generators that an environment holds outside of its state, and must not change.
 
-    These are arrays that the constructor made, those in objects that are attributes, and generators other than
-    `RandomStreams` of the state. Numbers of Python, also in containers and objects, may change between checkpoints,
-    with a warning. Environments and wrappers that extend `state_dict` are not checked. Of large arrays, only some
-    numbers are compared, and of very many objects, only the first ones.
+    These are arrays that the constructor made, those in objects that are attributes, and generators
+    other than `RandomStreams` of the state. Numbers of Python, also in containers and objects, may
+    change between checkpoints, with a warning. Everything is compared with its content when it was
+    first seen: after `allocate`, after the first `reset` and `step` of an `ArrayVectorEnv`, and at
+    each check. Environments and wrappers that extend `state_dict` are not checked. Of large arrays,
+    only some numbers are compared, and of very many objects, only the first ones.
 
     A copy of this object, in a copy of the environment, notes the contents again.
 
@@ -72,6 +76,8 @@ class UnsavedState:
     def __init__(self, env: ArrayEnv) -> None:
         self._env = env
         self._layers: list[_Noted] = []
+        self._first_calls = {"reset", "step"}
+        self._saved: set[str] | None = None  # containers that the first checkpoint has held
         while isinstance(env, ArrayWrapper):
             self._note(env)
             env = env.env
@@ -84,17 +90,52 @@ class UnsavedState:
         is_extended = kind.state_dict not in (ArrayEnv.state_dict, ArrayWrapper.state_dict)
         if env.saves_state and not has_statistics and not is_extended:
             unsaved, numbers = dict(_unsaved(env)), nested_numbers(attributes_of(env))
-            noted = _Noted(env, set(vars(env)), _nested_names(env), unsaved, numbers_of(env), numbers)
+            noted = _Noted(env, set(vars(env)), _nested_names(env), unsaved, plain_numbers(env), numbers)
             self._layers.append(noted)
 
     def __reduce__(self) -> Any:
         return UnsavedState, (self._env,)  # digests of tensors are not those of their copies
 
+    def note_first(self, call: str) -> None:
+        """Note what the first `reset` or `step` has made, for comparison at the first checkpoint.
+
+        Args:
+            call: `reset` or `step`; only the first call of each counts.
+        """
+        if call in self._first_calls:
+            self._first_calls.remove(call)
+            self._note_new()
+
+    def _note_new(self) -> None:
+        """Note values and numbers that did not exist before."""
+        for noted in self._layers:
+            for name, held in _unsaved(noted.env):
+                noted.unsaved.setdefault(name, held)
+            for name, digest in nested_numbers(attributes_of(noted.env)).items():
+                noted.nested_numbers.setdefault(name, digest)
+
+    def check_checkpoint(self) -> None:
+        """Check the state for the first checkpoint; for later ones, warn of containers that they lack.
+
+        Raises:
+            EnvContractError: As for `check`.
+        """
+        env = self._env.unwrapped
+        saved = set(env.saved_containers())
+        if self._saved is None:
+            self.check()
+            self._saved = saved
+        for name in sorted(self._saved - saved):
+            reason = _why_not_saved(env, name)
+            came = f"checkpoints no longer hold {name!r} of {type(env).__name__}"
+            _LOGGER.warning(f"{came}, which {reason}")
+        self._saved = saved
+
     def check(self, *, for_copies: bool = False) -> None:
         """Check that nothing outside of the state has changed.
 
-        A new attribute that is a number or a container, such as the latest actions, and a changed number, such as a
-        count for debugging, are only warned of, as checkpoints do not hold them.
+        A new attribute that checkpoints do not hold, such as the latest actions, and a changed
+        number, such as a count for debugging, are only warned of.
 
         Args:
             for_copies: Whether the state is copied to another environment (`copy_state`), which gets both.
@@ -110,30 +151,32 @@ class UnsavedState:
             _check_nested(noted)
             _check_contents(noted)
             _check_nested_numbers(noted, for_copies)
+        self._note_new()
 
 
 def _warn_of_numbers(noted: _Noted) -> None:
     """Warn of attributes that are numbers and have changed."""
-    for name in sorted(changed_numbers(noted.numbers, numbers_of(noted.env))):
+    for name in sorted(changed_numbers(noted.numbers, plain_numbers(noted.env))):
         came = f"{type(noted.env).__name__} changes its number {name!r} in reset or step"
         remedy = "if later steps read it, make it an array [N] in allocate"
         _LOGGER.warning(f"{came}, which checkpoints do not hold: {remedy}")
 
 
 def _warn_of_new_attributes(noted: _Noted) -> None:
-    """Warn of numbers and containers that `reset` or `step` has made as attributes; cached properties may be."""
-    kind = type(noted.env)
-    nested = {name.partition(".")[0]: name for name in sorted(_nested_names(noted.env), reverse=True)}
-    saved = noted.env.saved_containers()
+    """Warn of attributes that `reset` or `step` has made, and checkpoints lack; cached ones may be."""
+    env = noted.env
+    made = vars(env).keys() - noted.attributes
+    nested = {name.partition(".")[0]: name for name in sorted(_nested_names(env), reverse=True)}
+    attributes = {name: vars(env)[name] for name in made}
+    outside = {name.partition(".")[0] for name in nested_numbers(attributes)}
+    outside |= {name.partition(".")[0] for name, _ in _unsaved(env)}
+    outside -= env.saved_containers().keys()
     new = []
-    for name in sorted(vars(noted.env).keys() - noted.attributes):
-        value = vars(noted.env)[name]
-        is_cached = isinstance(getattr(kind, name, None), cached_property)
-        is_lost = isinstance(value, VALUES) or name in nested or (holds_values_only(value) and name not in saved)
-        if is_lost and not is_cached:
+    for name in sorted(made):
+        if (name in outside or isinstance(attributes[name], VALUES)) and not is_cached(env, name):
             new.append(nested.get(name, name))
     if new:
-        came = f"{kind.__name__} made {', '.join(map(repr, new[:3]))} in reset or step"
+        came = f"{type(env).__name__} made {', '.join(map(repr, new[:3]))} in reset or step"
         remedy = "if later steps read it, make it in allocate"
         _LOGGER.warning(f"{came}, which a resumed run does not have at first: {remedy}")
 
@@ -159,22 +202,44 @@ def _check_nested_numbers(noted: _Noted, for_copies: bool) -> None:
     Raises:
         EnvContractError: For copies, one has changed in an object, or in a container that copies do not get.
     """
-    kind = type(noted.env).__name__
+    env = noted.env
+    kind = type(env).__name__
     changed: dict[str, str] = {}
-    for name in changed_nested_numbers(noted.nested_numbers, nested_numbers(attributes_of(noted.env))):
+    for name in changed_nested_numbers(noted.nested_numbers, nested_numbers(attributes_of(env))):
         changed.setdefault(name.partition(".")[0], name)
-    saved = noted.env.saved_containers()
+    held = env.own_containers() if for_copies else env.saved_containers()
+    remedy = "make an array [N] or a container of numbers in allocate"
     for attribute, name in changed.items():
-        if not for_copies and attribute in saved:
+        if attribute in held:
             continue
-        if not for_copies:
-            came = f"{kind} changes a number or text in {name!r} in reset or step"
-            remedy = "if later steps read it, make an array [N] or a container of numbers in allocate"
-            _LOGGER.warning(f"{came}, which checkpoints do not hold: {remedy}")
-        elif not holds_values_only(vars(noted.env)[attribute]):
-            came = f"{kind} changes a number or text in {name!r}, which copies do not hold"
-            remedy = "make an array [N] or a container of numbers in allocate, or extend state_dict and load_state_dict"
-            raise EnvContractError(f"{came}: {remedy}")
+        is_held = is_container(vars(env)[attribute])
+        because = f", as {attribute!r} {_why_not_saved(env, attribute)}" if is_held else ""
+        came = f"{kind} changes a number or text in {name!r}"
+        if for_copies:
+            fault = f"{came}, which copies do not hold{because}"
+            raise EnvContractError(f"{fault}: {remedy}, or extend state_dict and load_state_dict")
+        if attribute in noted.attributes or is_cached(env, attribute):  # others are warned of as new
+            fault = f"{came} in reset or step, which checkpoints do not hold{because}"
+            _LOGGER.warning(f"{fault}: if later steps read it, {remedy}")
+
+
+def _why_not_saved(env: ArrayEnv, name: str) -> str:
+    """Return why checkpoints lack an attribute that is or was a container: `is or has a Counter`."""
+    value = vars(env).get(name)
+    if not is_container(value):
+        return "is not a container now"
+    if not holds_values_only(value):
+        parts = (part for _, part, _ in walked({name: value}))
+        others = (type(part).__name__ for part in parts if not is_container(part))
+        return f"has a {next(others, f'number of entries above {MOST_ENTRIES:,}')}"
+    if is_cached(env, name):
+        return "is a cached property"
+    own = env.own_containers()
+    if name not in own:
+        return "existed before allocate"
+    if isinstance(env, ArrayWrapper):
+        return "belongs to a wrapper"
+    return why_not_saved(own, env.given_containers.values()).get(name, "")
 
 
 def _check_contents(noted: _Noted) -> None:
@@ -200,7 +265,7 @@ def _check_contents(noted: _Noted) -> None:
         raise EnvContractError(f"{came}: {remedy}")
 
 
-def numbers_of(env: ArrayEnv) -> dict[str, Any]:
+def plain_numbers(env: ArrayEnv) -> dict[str, Any]:
     """Return the attributes of an environment that are numbers of Python or NumPy, by name."""
     return {name: value for name, value in vars(env).items() if isinstance(value, _NUMBERS)}
 
@@ -208,11 +273,6 @@ def numbers_of(env: ArrayEnv) -> dict[str, Any]:
 def changed_numbers(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the names of numbers that have changed or are gone; NaN equals NaN."""
     return [name for name, value in before.items() if not _is_same(value, now.get(name))]
-
-
-def changed_nested_numbers(before: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
-    """Return the names of results of `nested_numbers` that differ; those of one side only do not count."""
-    return sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -230,25 +290,13 @@ def _unsaved(env: ArrayEnv) -> Iterator[tuple[str, tuple[Any, Any]]]:
     seen = {id(array) for array in env.state_dict().values()}  # those of the state are left out
     seen |= {id(streams) for streams in random_streams_of(env).values()}
     kinds = (*array_types(), RandomStreams, *GENERATORS)
-    n_entries = 0
-    waiting: list[tuple[str, Any]] = list(attributes_of(env).items())[::-1]
-    for _ in range(_MOST_OBJECTS):
-        if not waiting or n_entries > _MOST_ENTRIES:
-            return
-        name, value = waiting.pop()
-        if id(value) in seen or isinstance(value, SKIPPED):
-            continue
-        seen.add(id(value))
-        if isinstance(value, kinds):
+    for name, value, _ in walked(attributes_of(env), SKIPPED):
+        if isinstance(value, kinds) and id(value) not in seen:
             yield name, (value, _digest(value))
-        else:
-            parts = parts_of(value)
-            n_entries += len(parts)
-            waiting.extend((f"{name}.{part}", child) for part, child in parts.items() if not isinstance(child, VALUES))
 
 
 def _digest(value: Any) -> Any:
-    """Return something that differs if the content of an array, a tensor or a generator has changed."""
+    """Return something that differs if the content of an array or a generator has changed."""
     if isinstance(value, np.ndarray):
         return _digest_of_array(value)
     if isinstance(value, RandomStreams):

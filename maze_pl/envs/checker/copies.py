@@ -61,8 +61,8 @@ def check_saving(examination: Examination) -> Iterator[Finding]:
         remedy = "let clone_from copy the whole state"
         if examination.plays_arrays:
             remedy = (
-                "keep the whole state in arrays, tensors or RandomStreams, made in allocate, that are attributes"
-                " or lie in lists, tuples and dicts that are attributes"
+                "keep the whole state in arrays, tensors, RandomStreams, or containers of numbers, made in"
+                " allocate, that are attributes or lie in lists, tuples, dicts and deques that are attributes"
             )
         yield verdict, f"a copy leads to {difference}; {remedy}"
 

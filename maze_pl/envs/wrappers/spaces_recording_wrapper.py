@@ -81,7 +81,6 @@ class SpacesRecordingWrapper(RecordingWrapper):
 
     def _read_spaces(self) -> None:
         """Read the spaces of the wrapped environment, which is another one in a copy around it."""
-        self._described_env = self.env
         limits = self._max_agents or {}
         for key, count in self.env.agent_counts_dict.items():
             if count < 0 and key not in limits:
@@ -91,6 +90,7 @@ class SpacesRecordingWrapper(RecordingWrapper):
         self._described = Spec.of(self.env, limits)
         self._is_flat = self._described.is_flat
         self._attributes = attributes_rewards(self.env)
+        self._described_env = self.env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode and its record."""

@@ -173,9 +173,9 @@ class WrongPairs(PairArrayEnv):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("few", r"actor_rewards of an ArrayStep, of environment 0 had shape \(1,\) for 2 acts; return one reward for"),
-        ("no time", r"of environment 0 had shape \(2,\) for 10 acts; .*, and advance environment time after the last"),
-        ("sometimes", r"actor_rewards of an ArrayStep, of environment 0 was None after the opposite before"),
+        ("few", r"environment 0 has rewards of shape \(1,\) for 2 acts .*of an ArrayStep\); return one reward for"),
+        ("no time", r"environment 0 has rewards of shape \(2,\) for 10 acts .*, and advance environment time after"),
+        ("sometimes", r"environment 0 has no rewards of acts .* in a step, after some before; attribute"),
     ],
 )
 def test_wrong_rewards_of_actors_are_refused_in_words_of_array_environments(fault: str, message: str) -> None:

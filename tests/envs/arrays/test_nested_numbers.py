@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import logging
+import re
 from collections import Counter, deque
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from maze_pl.envs import ArrayStep, ArrayVectorEnv, CartPoleArrayEnv
+from maze_pl.envs import ArrayStep, CartPoleArrayEnv
 from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.arrays.nested_arrays import holds_values_only, parts_of
 from maze_pl.envs.arrays.nested_numbers import nested_numbers
-from maze_pl.envs.arrays.saved_containers import SAVED_CONTAINERS, packed, put_into, unpacked
+from maze_pl.envs.arrays.saved_containers import SAVED_CONTAINERS
 from maze_pl.envs.contract import EnvContractError
-
-N = 3
+from tests.envs.arrays.adding import Adding, Functions, N, episode_of, rewards_of, vector_of
 
 
 class Slotted:
@@ -37,32 +36,6 @@ class Slotted:
 
     def reads_hidden(self) -> Any:
         return self.__hidden
-
-
-class Adding(CartPoleArrayEnv):
-    """The reward is a number that each step raises, and that something other than an array of the state holds.
-
-    Args:
-        make: Makes what holds the numbers of some environments.
-        raise_number: Raises the number of an environment.
-        read: Reads it.
-    """
-
-    def __init__(self, make: Any, raise_number: Any, read: Any) -> None:
-        super().__init__()
-        self.make, self.raise_number, self.read = make, raise_number, read
-
-    def allocate(self, n_envs: int) -> None:
-        super().allocate(n_envs)
-        self.held = self.make(n_envs)
-
-    def step(self, actions: Any, which: Any) -> ArrayStep:
-        result = super().step(actions, which)
-        result.reward = np.zeros(self.n_envs)
-        for n in self.numbers_of(which).tolist():
-            self.raise_number(self.held, n)
-            result.reward[n] = self.read(self.held, n)
-        return result
 
 
 def _append_sum(held: Any, n: int) -> None:
@@ -93,10 +66,10 @@ def _value(held: Any, n: int) -> Any:
     return held[n].value
 
 
-Functions = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
 COPIED: dict[str, Functions] = {
     "list": (lambda n: [0] * n, _raise_entry, _entry),
     "list of lists": (lambda n: [[0.0] for _ in range(n)], _raise_first, _first),
+    "numbers of NumPy": (lambda n: [0] * n, lambda held, n: held.__setitem__(n, held[n] + np.int64(1)), _entry),
     "dict": (lambda n: dict.fromkeys(range(n), 0), _raise_entry, _entry),
     "deques in a list": (
         lambda n: [deque([0], maxlen=1) for _ in range(n)],
@@ -114,40 +87,51 @@ COPIED: dict[str, Functions] = {
         lambda held, n: len(held[n]),
     ),
 }
-REFUSED: dict[str, tuple[Functions, str]] = {
-    "objects": ((lambda n: [SimpleNamespace(value=0) for _ in range(n)], _raise_value, _value), "held.0.value"),
-    "slots": ((lambda n: [Slotted(0) for _ in range(n)], _raise_value, _value), "held.0.value"),
-    "with arrays": ((lambda n: [*[0] * n, np.zeros(1)], _raise_entry, _entry), "held"),
-    "large": ((lambda n: [0] * 30_000, _raise_entry, _entry), "held"),
+
+
+def _raise_later_value(held: Any, n: int) -> None:
+    held[n].value = (getattr(held[n], "value", None) or 0) + 1
+
+
+def _raise_in_new_object(held: Any, n: int) -> None:
+    if held[n] is None:
+        held[n] = SimpleNamespace()
+    _raise_later_value(held, n)
+
+
+# also the name of the number, and the class in a container that cannot be saved
+REFUSED: dict[str, tuple[Functions, str, str]] = {
+    "objects": (
+        (lambda n: [SimpleNamespace(value=0) for _ in range(n)], _raise_value, _value),
+        "held.0.value",
+        "SimpleNamespace",
+    ),
+    "in place of None": (
+        (lambda n: [SimpleNamespace(value=None) for _ in range(n)], _raise_later_value, _value),
+        "held.0.value",
+        "SimpleNamespace",
+    ),
+    "slots": ((lambda n: [Slotted(0) for _ in range(n)], _raise_value, _value), "held.0.value", "Slotted"),
+    "with arrays": ((lambda n: [*[0] * n, np.zeros(1)], _raise_entry, _entry), "held", "ndarray"),
+    "large": ((lambda n: [0] * 30_000, _raise_entry, _entry), "held", "number of entries above 20,000"),
 }
-
-
-def _episode(functions: Functions, n_acts: int, seed: int) -> ArrayMazeEnv:
-    env = ArrayMazeEnv(Adding(*functions))
-    env.reset(seed=seed)
-    _rewards(env, n_acts)
-    return env
-
-
-def _rewards(env: ArrayMazeEnv, n_acts: int) -> list[float]:
-    return [float(env.step({"action": n % 2})[1]) for n in range(n_acts)]
-
-
-def _vector(env: Any, n_steps: int) -> ArrayVectorEnv:
-    vector = ArrayVectorEnv(lambda: env, N, seed=4)
-    vector.reset()
-    for _ in range(n_steps):
-        vector.step()
-    return vector
+LATER: dict[str, tuple[Functions, str, str]] = {
+    "new attributes": (
+        (lambda n: [SimpleNamespace() for _ in range(n)], _raise_later_value, _value),
+        "held.0.value",
+        "SimpleNamespace",
+    ),
+    "new objects": ((lambda n: [None] * n, _raise_in_new_object, _value), "held.0.value", "SimpleNamespace"),
+}
 
 
 @pytest.mark.parametrize("kind", COPIED)
 @pytest.mark.parametrize("n_of_target", [0, 5])
 def test_copies_get_the_numbers_of_containers(kind: str, n_of_target: int) -> None:
-    original, target = _episode(COPIED[kind], 3, seed=1), _episode(COPIED[kind], n_of_target, seed=2)
+    original, target = episode_of(COPIED[kind], 3, seed=1), episode_of(COPIED[kind], n_of_target, seed=2)
     target.clone_from(original)
-    assert _rewards(target, 3) == [4.0, 5.0, 6.0]
-    assert _rewards(original, 3) == [4.0, 5.0, 6.0]  # which the copy has not changed
+    assert rewards_of(target, 3) == [4.0, 5.0, 6.0]
+    assert rewards_of(original, 3) == [4.0, 5.0, 6.0]  # which the copy has not changed
 
 
 def test_a_container_in_two_places_is_one_in_copies_too() -> None:
@@ -170,29 +154,39 @@ def test_a_container_in_two_places_is_one_in_copies_too() -> None:
 
 def test_objects_that_a_step_puts_in_the_place_of_none_are_allowed() -> None:
     instances = (lambda n: [None] * n, lambda held, n: held.__setitem__(n, SimpleNamespace()), lambda held, n: 1.0)
-    env, target = _episode(instances, 0, seed=1), _episode(instances, 0, seed=2)
+    env, target = episode_of(instances, 0, seed=1), episode_of(instances, 0, seed=2)
     target.clone_from(env)
-    _rewards(env, 2)
+    rewards_of(env, 2)
     target.clone_from(env)
-    assert _rewards(target, 1) == [1.0]
+    assert rewards_of(target, 1) == [1.0]
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_copies_that_would_lack_numbers_are_refused(kind: str) -> None:
-    functions, name = REFUSED[kind]
-    env, target = _episode(functions, 0, seed=1), _episode(functions, 0, seed=2)
+    functions, name, _ = REFUSED[kind]
+    env, target = episode_of(functions, 0, seed=1), episode_of(functions, 0, seed=2)
     target.clone_from(env)
-    _rewards(env, 3)
+    rewards_of(env, 3)
     with pytest.raises(
         EnvContractError, match=f"Adding changes a number or text in '{name}', which copies do not hold"
     ):
         target.clone_from(env)
 
 
+@pytest.mark.parametrize("kind", LATER)
+def test_copies_that_would_lack_numbers_in_later_objects_are_refused_at_a_later_copy(kind: str) -> None:
+    functions, name, _ = LATER[kind]
+    env, target = episode_of(functions, 2, seed=1), episode_of(functions, 0, seed=2)
+    target.clone_from(env)
+    rewards_of(env, 3)
+    with pytest.raises(EnvContractError, match=f"'{name}', which copies do not hold, as 'held' has a Simple"):
+        target.clone_from(env)
+
+
 @pytest.mark.parametrize("kind", COPIED)
 @pytest.mark.parametrize("n_of_resumed", [0, 5])
 def test_numbers_in_containers_are_saved(kind: str, n_of_resumed: int, caplog: pytest.LogCaptureFixture) -> None:
-    whole, resumed = _vector(Adding(*COPIED[kind]), 3), _vector(Adding(*COPIED[kind]), n_of_resumed)
+    whole, resumed = vector_of(Adding(*COPIED[kind]), 3), vector_of(Adding(*COPIED[kind]), n_of_resumed)
     state = copy.deepcopy(whole.state_dict())
     file = io.BytesIO()
     torch.save(state["array_env"][SAVED_CONTAINERS], file)
@@ -207,14 +201,15 @@ def test_numbers_in_containers_are_saved(kind: str, n_of_resumed: int, caplog: p
     resumed.load_state_dict(state)
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("kind", [*REFUSED, *LATER])
 def test_checkpoints_warn_once_of_numbers_that_they_lack(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    functions, name = REFUSED[kind]
-    vector = _vector(Adding(*functions), 2)
+    functions, name, held = {**REFUSED, **LATER}[kind]
+    vector = vector_of(Adding(*functions), 2)
     for _ in range(2):
         vector.state_dict()
         vector.step()
-    message = f"Adding changes a number or text in '{name}' in reset or step, which checkpoints do not hold: if later"
+    lost = f"Adding changes a number or text in '{name}' in reset or step, which checkpoints do not hold"
+    message = f"{lost}, as 'held' has a {held}: if later steps"
     assert caplog.text.count(message) == caplog.text.count("changes a") == 1
 
 
@@ -225,6 +220,7 @@ class Queues(CartPoleArrayEnv):
         super().__init__()
         self.log: list[int] = []
         self.replaced = [1, 2]
+        self.limits = [3]
 
     def allocate(self, n_envs: int) -> None:
         super().allocate(n_envs)
@@ -232,47 +228,42 @@ class Queues(CartPoleArrayEnv):
         self.first = self.queues[0]
         self.names = {"a": [(1, "b"), (1, "b")]}
         self.counts = Counter("abc")
+        self.given = [self.limits, [0]]
 
     def step(self, actions: Any, which: Any) -> ArrayStep:
         self.log.append(1)
         self.first.append(7)
         self.counts["a"] += 1
+        self.given[1][0] += 1
         self.replaced = [3]
         return super().step(actions, which)
 
 
 def test_containers_that_cannot_be_saved_exactly_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    vector = _vector(Queues(), 2)
+    vector = vector_of(Queues(), 2)
     state = copy.deepcopy(vector.state_dict())
     assert state["array_env"][SAVED_CONTAINERS].keys() == {"names", "replaced"}
-    changed = [record.getMessage().split("'")[1] for record in caplog.records]
-    assert changed == ["counts", "log", "queues.0"]
-    resumed = _vector(Queues(), 0)
+    reasons = {}
+    for record in caplog.records:
+        _, name, _, _, reason, *_ = re.split(r"'|: ", record.getMessage())
+        reasons[name] = reason.strip()
+    assert reasons == {
+        "log": "existed before allocate",
+        "queues.0": "lies in two places, or has a container that does",
+        "counts": "is or has a Counter",
+        "given.1": "has a container that existed before allocate",
+    }
+    resumed = vector_of(Queues(), 0)
     resumed.load_state_dict(state)
     env = resumed.env
     assert isinstance(env, Queues)
     assert (env.replaced, env.log, env.queues[0]) == ([3], [], env.first)
 
 
-def test_restored_containers_stay_the_same_objects() -> None:
-    present = {"queues": [deque([1], maxlen=2), deque([2], maxlen=2)], "other": [1], "table": (1, [2]), "bag": {1}}
-    inner, bag = present["queues"], present["bag"]
-    saved = {"queues": [deque([5, 6], maxlen=2), deque(maxlen=2)], "other": [1, 2], "bag": {2}, "new": {(1, 2): None}}
-    assert unpacked(packed(saved)) == saved
-    first = inner[0]  # type: ignore[index]
-    assert put_into(present, unpacked(packed(saved))) is present == saved
-    assert present["queues"] is inner
-    assert inner[0] is first  # type: ignore[index]
-    assert first.maxlen == 2
-    assert present["bag"] is bag
-    assert put_into([1], (2,)) == (2,)
-    assert put_into(deque([1], maxlen=1), deque([1, 2], maxlen=2)) == deque([1, 2], maxlen=2)
-
-
 def test_arrays_in_a_deque_are_saved() -> None:
     functions = (lambda n: deque([np.zeros(n)], maxlen=1), _append_sum, lambda held, n: held[0][n])
-    whole = _vector(Adding(*functions), 3)
-    resumed = _vector(Adding(*functions), 0)
+    whole = vector_of(Adding(*functions), 3)
+    resumed = vector_of(Adding(*functions), 0)
     resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
     for vector in (whole, resumed):
         vector.step()
@@ -287,9 +278,24 @@ def test_arrays_in_slots_are_found() -> None:
     with pytest.raises(
         EnvContractError, match=r"Adding changes 'held\.value', which checkpoints and copies do not hold"
     ):
-        _vector(Adding(*functions), 2).state_dict()
+        vector_of(Adding(*functions), 2).state_dict()
     assert parts_of(Slotted(3)) == {"value": 3, "__hidden": 3}
     assert Slotted(3).reads_hidden() == 3
+
+
+def test_new_attributes_with_objects_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Late(CartPoleArrayEnv):
+        """Makes objects in its first steps."""
+
+        def step(self, actions: Any, which: Any) -> ArrayStep:
+            self.empty = object()
+            self.helper = SimpleNamespace(value=1)
+            self.helpers = {0: SimpleNamespace(value=np.zeros(1))}
+            return super().step(actions, which)
+
+    vector_of(Late(), 2).state_dict()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("Late made 'helper', 'helpers' in reset or step, which a resumed run")
 
 
 class Making(CartPoleArrayEnv):
@@ -314,7 +320,7 @@ class Making(CartPoleArrayEnv):
 
 
 def test_new_attributes_are_warned_of_and_copied(caplog: pytest.LogCaptureFixture) -> None:
-    _vector(Making(), 2).state_dict()
+    vector_of(Making(), 2).state_dict()
     message = "Making made 'n_squares' in reset or step, which a resumed run does not have at first: if later"
     assert message in caplog.text
     assert len(caplog.records) == 1

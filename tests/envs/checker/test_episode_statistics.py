@@ -147,7 +147,7 @@ def test_messages_about_arrays_name_the_class_and_where_state_is_saved() -> None
     assert explanation.startswith("'observation' of sub-step 0 by Outside holds 9.0")
     ((verdict, explanation),) = _lines(report, "saving")
     assert verdict == "error"
-    assert "keep the whole state in arrays, tensors or RandomStreams, made in allocate, that are attr" in explanation
+    assert "keep the whole state in arrays, tensors, RandomStreams, or containers of numbers, made in" in explanation
 
 
 def test_array_environments_are_compared_in_python_too() -> None:

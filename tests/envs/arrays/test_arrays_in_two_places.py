@@ -1,0 +1,136 @@
+"""Arrays that lie in two places are restored as one array, and those that have become separate as separate ones."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl.envs import ArrayStep, CartPoleArrayEnv
+from maze_pl.envs.arrays import ArrayMazeEnv
+from tests.envs.arrays.adding import rewards_of, vector_of
+
+
+class Frames(CartPoleArrayEnv):
+    """Keeps the latest values of a counter; each step calls `advance`."""
+
+    frames: Any
+
+    def allocate(self, n_envs: int) -> None:
+        super().allocate(n_envs)
+        self.count = np.zeros(n_envs)
+        self.make()
+
+    def make(self) -> None:
+        self.frames = deque([np.zeros(self.n_envs)] * 3, maxlen=3)
+
+    def advance(self) -> None:
+        self.frames.append(self.count.copy())
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        self.count += 1
+        self.advance()
+        return super().step(actions, which)
+
+    def look(self) -> list[float]:
+        """Return all values of the first environment."""
+        return [float(frame[0]) for frame in self.frames]
+
+
+class InList(Frames):
+    """Keeps them in a list, which each step replaces."""
+
+    def make(self) -> None:
+        self.frames = [np.zeros(self.n_envs)] * 3
+
+    def advance(self) -> None:
+        self.frames = [*self.frames[1:], self.count.copy()]
+
+
+class InTuple(InList):
+    """Keeps them in a tuple."""
+
+    def make(self) -> None:
+        self.frames = (*[np.zeros(self.n_envs)] * 3,)
+
+    def advance(self) -> None:
+        self.frames = (*self.frames[1:], self.count.copy())
+
+
+class Previous(Frames):
+    """Keeps the counter of the step before, which is the same array at first."""
+
+    def make(self) -> None:
+        self.previous = self.position = np.ones(self.n_envs)
+
+    def advance(self) -> None:
+        self.previous = self.position
+        self.position = self.position + 1
+
+    def look(self) -> list[float]:
+        return [float(self.previous[0]), float(self.position[0])]
+
+
+class Given(Previous):
+    """Begins with an array of its constructor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = np.ones(3)
+
+    def make(self) -> None:
+        self.position = self.previous = self.start
+
+    def look(self) -> list[float]:
+        return [*super().look(), float(self.start[0])]
+
+
+class Joined(Frames):
+    """Puts its counter in three places only in its steps, and changes it in place."""
+
+    def make(self) -> None:
+        self.last, self.table = np.zeros(self.n_envs), {"count": np.zeros(self.n_envs)}
+
+    def advance(self) -> None:
+        self.last = self.table["count"] = self.count
+        self.latest = self.count
+
+    def look(self) -> list[float]:
+        return [float(array[0]) for array in (self.last, self.table["count"], self.latest)]
+
+
+@pytest.mark.parametrize("kind", [Frames, InList, Previous, Given, Joined])
+@pytest.mark.parametrize("n_of_resumed", [0, 1])
+def test_arrays_are_one_or_separate_as_they_were(kind: Any, n_of_resumed: int) -> None:
+    whole, resumed = vector_of(kind(), 2), vector_of(kind(), n_of_resumed)
+    resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
+    assert resumed.env.look() == whole.env.look()  # type: ignore[attr-defined]
+    for vector in (whole, resumed):
+        vector.env.count += 1  # type: ignore[attr-defined]
+    assert resumed.env.look() == whole.env.look()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Frames, InList, Previous, Joined])
+@pytest.mark.parametrize("n_of_target", [0, 1])
+def test_copies_have_one_array_or_separate_ones(kind: Any, n_of_target: int) -> None:
+    one, other = ArrayMazeEnv(kind()), ArrayMazeEnv(kind())
+    for env, n_acts in ((one, 2), (other, n_of_target)):
+        env.reset(seed=1)
+        rewards_of(env, n_acts)
+    other.clone_from(one)
+    for _ in range(2):
+        assert other.array_env.look() == one.array_env.look()  # type: ignore[attr-defined]
+        for env in (one, other):
+            rewards_of(env, 1)
+
+
+def test_separate_arrays_cannot_take_the_places_of_one_in_a_tuple() -> None:
+    state = copy.deepcopy(vector_of(InTuple(), 3).state_dict())
+    with pytest.raises(ValueError, match=r"array 'frames\.1' of InTuple replaces another one in a tuple; keep"):
+        vector_of(InTuple(), 0).load_state_dict(state)
+    resumed = vector_of(InTuple(), 3)
+    resumed.load_state_dict(state)
+    assert vars(resumed.env)["frames"][2][0] == 3
