@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,8 +65,8 @@ class RunningMoments:
         self.sum_squares += difference * difference
 
     def state_dict(self) -> dict[str, Any]:
-        """Return copies of all attributes."""
-        return copy.deepcopy(vars(self))
+        """Return all attributes; arrays are copied."""
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
 
 
 def standard_deviation(n: int, mean: Array, m2: Array) -> Array:

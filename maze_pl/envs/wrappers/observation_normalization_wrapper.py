@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -93,7 +93,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         self.sampling_policy = sampling_policy
         manual_config, excluded = manual_config or {}, set(exclude or [])
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
-        all_spaces = _spaces_by_name(env.observation_spaces_dict)
+        all_spaces = _spaces_by_name(env.observation_spaces_dict, excluded)
         if unknown := (excluded | set(manual_config)) - set(all_spaces):
             raise ValueError(f"{_NAME}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
         if both := (excluded | masks) & set(manual_config):
@@ -176,8 +176,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             for wrapper in waiting:
                 wrapper._samples = None
         if absent := [name for name in self.missing_statistics if not samples[name]]:
-            hint = "sample more, use a sampling_policy that gets there, or give their statistics"
-            raise ValueError(f"{_NAME}: observations {absent} did not occur in {n_samples} acts; {hint}")
+            self._set_absent(absent, n_samples)
         for name in self.missing_statistics:
             observations = np.stack(samples[name]).astype(np.float64)
             if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
@@ -187,6 +186,11 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             self.set_normalization_statistics({name: self.strategies[name].estimate_stats(observations)})
         if self.statistics_dump is not None:
             dump_statistics(self.get_normalization_statistics(), output_folder(self.statistics_dump))
+
+    def _set_absent(self, names: Sequence[str], n_samples: int) -> None:
+        """Handle observations that did not occur in the sampled acts, by raising ValueError."""
+        hint = "sample more, use a sampling_policy that gets there, or give their statistics"
+        raise ValueError(f"{_NAME}: observations {names} did not occur in {n_samples} acts; {hint}")
 
     def get_normalization_statistics(self) -> dict[str, Statistics]:
         """Observation -> statistic -> number or array, for observations with known statistics."""
@@ -312,12 +316,17 @@ def _named(observation: str) -> Iterator[None]:
         raise kind(f"{_NAME}: observation {observation!r}: {error}") from error
 
 
-def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, spaces.Space[Any]]:
-    """Observation -> its space, which must be the same in all sub-steps."""
+def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict], excluded: Set[str]) -> dict[str, spaces.Space[Any]]:
+    """Observation -> its space, which must be the same in all sub-steps unless it is excluded."""
     by_name: dict[str, spaces.Space[Any]] = {}
     for key, space in spaces_dict.items():
         for name, part in space.spaces.items():
             known = by_name.setdefault(name, part)
-            if type(known) is not type(part) or known.shape != part.shape:
+            if name not in excluded and not are_alike(known, part):
                 raise ValueError(f"{_NAME}: {name!r} is {part} in sub-step {key!r}, {known} in another one; rename one")
     return by_name
+
+
+def are_alike(one: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
+    """True for spaces of one class and shape, whose observations may have the same statistics."""
+    return type(one) is type(other) and one.shape == other.shape

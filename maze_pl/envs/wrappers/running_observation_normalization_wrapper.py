@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.running_observation_normalization_array_wrapper import (
     RunningObservationNormalizationArrayWrapper,
 )
 from maze_pl.envs.running_moments import RunningMoments, merged_moments, rebased_moments
 from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepParts, StepResult, StructuredEnv
-from maze_pl.envs.wrappers.observation_normalization_wrapper import ObservationNormalizationWrapper
+from maze_pl.envs.wrappers.observation_normalization_wrapper import (
+    ObservationNormalizationWrapper,
+    are_alike,
+)
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
@@ -29,8 +33,8 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
     observations of training. All environments normalise by the same ones, which are merged after each
     rollout. Those of an environment change when it starts an episode: within an episode,
     observations have the same units. Evaluation leaves the statistics unchanged. Images,
-    which consist of bytes or have three dimensions or more, stay as they are, as do masks and all
-    that is not a `Box`.
+    which consist of bytes or have three dimensions or more, stay as they are, as do masks, all that
+    is not a `Box`, and observations of one name whose shapes differ between sub-steps.
 
     Args:
         env: The environment to wrap.
@@ -63,8 +67,7 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         weight: int = 1000,
         window: int | None = 10_000,
     ) -> None:
-        images = {name for space in env.observation_spaces_dict.values() for name in _images_in(space)}
-        exclude = [*(exclude or ()), *sorted(images.difference(exclude or ()))]
+        exclude = sorted({*(exclude or ()), *_unsuitable(env.observation_spaces_dict)})
         strategy_config = {"clip_range": clip_range, "axis": 0}
         super().__init__(env, default_strategy_config=strategy_config, sampling_policy=sampling_policy, exclude=exclude)
         if weight < 1 or (window is not None and window < weight):
@@ -108,6 +111,10 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
             self.strategies[name].set_normalization_stats(moments.statistics)
 
     # --------------------------------------------------------------------------------------------- statistics
+
+    def _set_absent(self, names: Sequence[str], n_samples: int) -> None:
+        """Begin with mean 0 and standard deviation 1 where the sampled acts have shown nothing."""
+        self.set_normalization_statistics({name: {"mean": 0.0, "std": 1.0} for name in names})
 
     def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
         """Begin with statistics obtained elsewhere; see the base class."""
@@ -172,8 +179,11 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         return RunningObservationNormalizationArrayWrapper(env, self)
 
 
-def _images_in(space: spaces.Dict) -> Iterator[str]:
-    """Yield the names of observations that consist of bytes, or have three dimensions or more."""
-    for name, part in space.spaces.items():
-        if part.dtype == np.uint8 or len(part.shape or ()) > 2:
-            yield name
+def _unsuitable(spaces_dict: Mapping[StepKey, spaces.Dict]) -> Iterator[str]:
+    """Yield the names of images, and of observations that differ between sub-steps."""
+    known: dict[str, spaces.Space[Any]] = {}
+    for space in spaces_dict.values():
+        for name, part in space.spaces.items():
+            is_image = part.dtype == np.uint8 or len(part.shape or ()) > 2
+            if is_image or not are_alike(known.setdefault(name, part), part):
+                yield name

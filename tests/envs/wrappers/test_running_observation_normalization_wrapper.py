@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from maze_pl.envs import GymMazeEnv, SequentialVectorEnv
+from maze_pl.envs import GymMazeEnv, ObservationWrapper, SequentialVectorEnv, Wrapper
 from maze_pl.envs.building import make_wrapped
-from maze_pl.envs.wrappers import ObservationStackWrapper, RunningObservationNormalizationWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import (
+    ObservationNormalizationWrapper,
+    ObservationStackWrapper,
+    RunningObservationNormalizationWrapper,
+    TimeLimitWrapper,
+)
 from tests.envs.scripted import NOTHING, Scripted
+from tests.envs.structured_example import make_heap_env
 
 KIND = RunningObservationNormalizationWrapper
 GIVEN = {"observation": {"mean": [1.0, 0.0, 0.0, 2.0], "std": [2.0, 1.0, 1.0, 4.0]}}
@@ -137,6 +143,33 @@ def test_a_resumed_run_goes_on_exactly_after_statistics_changed_within_episodes(
     other.load_shared_states(vector.estimate(50, 1))
     assert other.load_state_dict(state) == []
     np.testing.assert_equal(collect(other, 3), collect(vector, 3))
+
+
+def test_observations_that_random_play_does_not_reach_begin_as_they_are() -> None:
+    class NamedByStep(ObservationWrapper):
+        @property
+        def observation_spaces_dict(self) -> dict[str, spaces.Dict]:
+            return {key: spaces.Dict({key: spaces.Box(0, 100, (1,))}) for key in ("plan", "work")}
+
+        def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
+            return {self.env.actor_id().step_key: observation["heap"]}
+
+    env = KIND.wrap(NamedByStep(make_heap_env()))
+    env.estimate(1, seed=0)  # the planner's first observation only
+    statistics = env.get_normalization_statistics()
+    assert (statistics["work"]["mean"], statistics["work"]["std"]) == (0.0, 1.0)
+
+
+def test_observations_that_differ_between_sub_steps_are_left_alone() -> None:
+    class SameName(Wrapper):
+        @property
+        def observation_spaces_dict(self) -> dict[str, spaces.Dict]:
+            sizes = {"plan": 2, "work": 3}
+            return {key: spaces.Dict({"same": spaces.Box(-1, 1, (size,))}) for key, size in sizes.items()}
+
+    assert not KIND(SameName(make_heap_env())).strategies
+    with pytest.raises(ValueError, match="rename one"):
+        ObservationNormalizationWrapper(SameName(make_heap_env()))
 
 
 @pytest.mark.parametrize("options", [{"weight": 0}, {"weight": 20, "window": 10}])
