@@ -56,7 +56,7 @@ class Input:
     def _require_options(self, mask: Array, is_batch: bool) -> None:
         """Raise ValueError if a mask [B, *shape] allows no option of a choice."""
         for head, first in self._first_options.items():
-            has_option = np.maximum.reduceat(mask.reshape(len(mask), -1), first, axis=1)  # [B, choices]
+            has_option = np.maximum.reduceat(mask.reshape(len(mask), -1), first, axis=1)  # [B, n]
             if np.count_nonzero(has_option) != has_option.size:
                 row, number = np.argwhere(has_option == 0)[0].tolist()
                 choice = f"choice {number} of {head!r}" if len(first) > 1 else repr(head)

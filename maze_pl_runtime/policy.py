@@ -11,6 +11,7 @@ from .bundle_file import BundleError, read_bundle
 from .inputs import Array, converted, inputs_of, read_space
 
 _LOWEST = np.finfo(np.float32).min  # a graph's log-probability of an impossible option
+_ONNX_NAMES = {"float32": "float", "float64": "double"}  # of types that NumPy calls otherwise
 
 
 class Decision(NamedTuple):
@@ -90,8 +91,7 @@ class Policy:
             deterministic: Take the most likely action instead of sampling.
             uniforms: [n_uniforms] numbers in [0, 1), or [B, n_uniforms], that determine a sampled
                 action; random if None.
-            agent_id: Agent that acts, or that of each row; matters if agents have separate
-                networks.
+            agent_id: Agent that acts, or that of each row; matters for separate networks.
             check_masks: Refuse masks that allow no option of a choice. If False, all options of
                 such a choice are equally likely.
 
@@ -121,7 +121,7 @@ class _Step:
             raise ValueError(f"its graph {step['graph']} cannot be loaded: {error}") from None
         self._inputs = inputs_of(step)
         state = step["state"].items()
-        self._state = {name: (np.dtype(one["dtype"]), tuple(one["shape"])) for name, one in state}
+        self._state = {key: (np.dtype(part["dtype"]), tuple(part["shape"])) for key, part in state}
         self._n_agents = step["separate_networks"]
         self._n_uniforms = step["n_uniforms"]
         self._is_discrete = {head: bool(part["choices"]) for head, part in step["heads"].items()}
@@ -134,7 +134,7 @@ class _Step:
 
     def _require_fit(self, step: Mapping[str, Any]) -> None:
         """Raise ValueError if the manifest contradicts itself or its graph."""
-        expected = {f"observation/{one.name}": _node(one.dtype, one.shape) for one in self._inputs}
+        expected = {f"observation/{part.name}": _node(part.dtype, part.shape) for part in self._inputs}
         for name, described in self._state.items():
             expected[f"state/{name}"] = expected[f"next_state/{name}"] = _node(*described)
         if type(self._n_uniforms) is not int or not isinstance(self._n_agents, int | None):
@@ -236,5 +236,5 @@ class _Step:
 
 
 def _node(dtype: Any, shape: Any) -> tuple[str, list[int]]:
-    name = np.dtype(dtype).name.replace("float32", "float").replace("float64", "double")
-    return f"tensor({name})", list(shape)
+    name = np.dtype(dtype).name
+    return f"tensor({_ONNX_NAMES.get(name, name)})", list(shape)

@@ -9,6 +9,7 @@ from pytorch_lightning import callbacks
 from maze_pl.callbacks.epoch_table import say
 from maze_pl.callbacks.last_checkpoint import checkpoint_folder, keep_first, keep_last
 from maze_pl.callbacks.monitor_errors import unknown_value
+from maze_pl.callbacks.run_starts import is_first_fit
 from maze_pl.core.checkpoint import callback_state
 from maze_pl.events.display import format_value
 from maze_pl.runs.checkpoint import read_checkpoint, write_checkpoint
@@ -36,21 +37,24 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         # after the evaluation at the end of an epoch, so that resuming from it is exact
         when: dict[str, Any] = {"save_on_train_epoch_end": True, "enable_version_counter": False}
         super().__init__(dirpath, "best", monitor, mode=mode, **when)
-        self._given_dirpath = dirpath
+        self._given_dirpath: Any = None
+        self._folder: str | None = None  # that was determined
         self._evaluated = False
         self._n_evaluations = 0
         self._has_differed = False  # an evaluation from the best score until then
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder, without Lightning's warning about a non-empty one on resuming."""
-        self.dirpath = checkpoint_folder(trainer, stage, self._given_dirpath)
+        if self.dirpath != self._folder:  # it was set since then
+            self._given_dirpath = self.dirpath
+        self.dirpath = self._folder = checkpoint_folder(trainer, stage, self._given_dirpath)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Forget an earlier run; read the score to beat from `best.ckpt` of a resumed one; all ranks must call it."""
         super().on_train_start(trainer, pl_module)
         self._evaluated = False
         is_resumed = trainer.ckpt_path is not None
-        if is_resumed or trainer.current_epoch == 0:  # otherwise, the same trainer trains on
+        if is_resumed or is_first_fit(trainer):  # otherwise, the same trainer trains on
             self._start_run(trainer, is_resumed=is_resumed)
 
     def _start_run(self, trainer: pl.Trainer, *, is_resumed: bool) -> None:

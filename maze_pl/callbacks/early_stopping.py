@@ -1,15 +1,17 @@
 """Early stopping after evaluations without improvement."""
 
 import sys
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.monitor_errors import unknown_value
+from maze_pl.callbacks.run_starts import is_first_fit
 
 _Mode = Literal["max", "min"]
+_ENDLESS: Final = sys.maxsize
 
 
 class EarlyStopping(callbacks.EarlyStopping):
@@ -43,14 +45,14 @@ class EarlyStopping(callbacks.EarlyStopping):
         if monitor is None and mode is not None:
             raise ValueError(f"mode={mode!r} applies to the value of monitor: set monitor, too")
         self.follows_best = monitor is None
-        self._options: dict[str, Any] = {"min_delta": min_delta, "patience": patience or sys.maxsize}
-        self._begin(monitor or "eval/return", mode or "max")
-
-    def _begin(self, monitor: str, mode: str) -> None:
-        """Begin to monitor a value, without earlier evaluations."""
-        super().__init__(monitor=monitor, mode=mode, **self._options)
+        super().__init__(monitor or "eval/return", min_delta, patience or _ENDLESS, mode=mode or "max")
         self._problem: ValueError | None = None
         self._evaluated = False
+
+    def _forget(self) -> None:
+        """Begin without earlier evaluations; what users have set stays."""
+        self.min_delta = abs(self.min_delta) * (1 if self.mode == "max" else -1)
+        self.load_state_dict(callbacks.EarlyStopping(self.monitor, mode=self.mode).state_dict())
 
     @property
     def state_key(self) -> str:
@@ -64,8 +66,10 @@ class EarlyStopping(callbacks.EarlyStopping):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the monitored value; forget an earlier run, unless the same trainer trains on."""
-        if stage == "fit" and trainer.current_epoch == 0:  # the state of a resumed run is restored later
-            self._begin(self.monitor, self.mode)
+        self.patience = self.patience or _ENDLESS  # users may have set it
+        self._problem, self._evaluated = None, False
+        if stage == "fit" and is_first_fit(trainer):  # the state of a resumed run is restored later
+            self._forget()
         if self.follows_best:
             for callback in trainer.checkpoint_callbacks:
                 if isinstance(callback, BestCheckpoint):
@@ -76,7 +80,8 @@ class EarlyStopping(callbacks.EarlyStopping):
     def _follow(self, best: BestCheckpoint) -> None:
         """Monitor the same value as the best checkpoint."""
         if (self.monitor, self.mode) != (best.monitor, best.mode):
-            self._begin(str(best.monitor), best.mode)
+            self.monitor, self.mode = str(best.monitor), best.mode
+            self._forget()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """End a resumed run at once if it had no patience left."""

@@ -31,7 +31,8 @@ class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the m
     def __init__(self, every_n_epochs: int = 1, dirpath: str | None = None) -> None:
         check_count("every_n_epochs", every_n_epochs, 1)
         self.every_n_epochs, self.dirpath = every_n_epochs, dirpath
-        self._given_dirpath = dirpath
+        self._given_dirpath: str | None = None
+        self._folder: str | None = None  # that was determined
         self._kept_batch: int | None = None  # index in the run of the batch after which it was written
         self._best: callbacks.ModelCheckpoint | None = None
 
@@ -48,7 +49,9 @@ class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the m
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Determine the folder."""
         self._best = best_checkpoint(trainer)
-        self.dirpath = checkpoint_folder(trainer, stage, self._given_dirpath)
+        if self.dirpath != self._folder:  # it was set since then
+            self._given_dirpath = self.dirpath
+        self.dirpath = self._folder = checkpoint_folder(trainer, stage, self._given_dirpath)
         self._kept_batch = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

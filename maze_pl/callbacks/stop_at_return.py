@@ -8,6 +8,7 @@ from pytorch_lightning import callbacks
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from maze_pl.callbacks.monitor_errors import unknown_value
+from maze_pl.callbacks.run_starts import is_first_fit
 
 
 class StopAtReturn(callbacks.Callback):
@@ -46,7 +47,7 @@ class StopAtReturn(callbacks.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Forget an earlier run, unless the same trainer trains on."""
-        if stage == "fit" and trainer.current_epoch == 0:  # the state of a resumed run is restored later
+        if stage == "fit" and is_first_fit(trainer):  # the state of a resumed run is restored later
             self._begin()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

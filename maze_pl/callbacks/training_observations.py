@@ -5,6 +5,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
+from maze_pl.callbacks.run_starts import is_first_fit
 from maze_pl.core.observation_sample import ObservationSample
 
 
@@ -25,7 +26,7 @@ class TrainingObservations(Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Forget an earlier run, unless the same trainer trains on."""
-        if stage == "fit" and trainer.current_epoch == 0:  # the state of a resumed run is restored later
+        if stage == "fit" and is_first_fit(trainer):  # the state of a resumed run is restored later
             self.sample = ObservationSample()
 
     def on_train_batch_start(

@@ -1,15 +1,20 @@
 """Calls of classes, functions and factories with those of some arguments that they take, by name."""
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from maze_pl.core.class_path import import_object
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
+
+_REFUSING: Final = ("builtins.object", "torch.nn.modules.module.Module")
+"""Classes whose constructors take `**kwargs` only to refuse them."""
 
 
 class MissingArgumentError(ValueError):
@@ -29,8 +34,9 @@ def call_by_name(maker: Callable[..., Any], available: Mapping[str, Any]) -> Any
     """Call a class, function or factory with what it takes of some arguments.
 
     Arguments that a factory or `functools.partial` has already stay as they are. If the class or
-    function has `**kwargs`, it also takes what it passes on to its base classes or to others, and
-    everything if it names no argument and cannot be seen to pass any on.
+    function has `**kwargs`, it also takes what it passes on to its base classes or to others. It
+    takes everything if it names no argument, cannot be seen to pass any on, and is not a class
+    that does nothing but pass them on to its base classes.
 
     Args:
         maker: It is called with keyword arguments only.
@@ -58,6 +64,7 @@ def call_by_name(maker: Callable[..., Any], available: Mapping[str, Any]) -> Any
     known = configured | available.keys()
     required = [name for name, default in defaults.items() if default is Parameter.empty]
     missing = [repr(name) for name in required if name not in known]
+    missing += [f"{name!r} by position" for name in _required_by_position(target)]
     if missing:
         callee = _callee_of(target)
         came = f"{getattr(callee, '__name__', callee)} requires {', '.join(missing)}"
@@ -92,9 +99,9 @@ def _defaults_of(target: Any, available: Mapping[str, Any]) -> dict[str, Any]:
     parameters = inspect.signature(target).parameters
     defaults = {}
     for name, parameter in parameters.items():
-        if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+        if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             defaults[name] = parameter.default
-    has_further = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    has_further = _further_of(target) is not None
     callee = _callee_of(target)
     if has_further and (isinstance(callee, type) or inspect.isroutine(callee)):
         from jsonargparse import ArgumentParser  # which takes long to import
@@ -104,9 +111,55 @@ def _defaults_of(target: Any, available: Mapping[str, Any]) -> dict[str, Any]:
         add = parser.add_class_arguments if isinstance(callee, type) else parser.add_function_arguments
         further = [name for name in add(callee, fail_untyped=False) if name not in of_callee]
         defaults |= {name: _default_in(parser, name) for name in further}
-    if has_further and not defaults:
+    if has_further and not defaults and not (isinstance(callee, type) and _only_passes_on(callee)):
         return dict.fromkeys(available)
     return defaults
+
+
+def _required_by_position(target: Any) -> list[str]:
+    """Return the names of arguments without a default that cannot be passed by name."""
+    parameters = inspect.signature(target).parameters.values()
+    by_position = [part for part in parameters if part.kind is Parameter.POSITIONAL_ONLY]
+    return [parameter.name for parameter in by_position if parameter.default is Parameter.empty]
+
+
+def _further_of(function: Any) -> str | None:
+    """Return the name of the `**kwargs` of a class or function; None if it has none."""
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            return parameter.name
+    return None
+
+
+def _only_passes_on(kind: type) -> bool:
+    """True if a class passes `**kwargs` on to its base classes, and none of their constructors reads them."""
+    for base in kind.__mro__:
+        constructor = vars(base).get("__init__")
+        if f"{base.__module__}.{base.__qualname__}" in _REFUSING:
+            return True
+        if constructor is None:
+            continue
+        try:
+            tree = ast.parse(dedent(inspect.getsource(constructor)))
+        except (OSError, TypeError, SyntaxError):  # its source is not known
+            return False
+        further = _further_of(constructor)
+        if further is None:
+            return True
+        nodes = [*ast.walk(tree)]
+        n_uses = sum(isinstance(node, ast.Name) and node.id == further for node in nodes)
+        if n_uses > sum(_passes_on(node, further) for node in nodes):
+            return False
+    return True
+
+
+def _passes_on(node: ast.AST, further: str) -> bool:
+    """True for the call of another constructor with the `**kwargs` of this one."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    passed = [keyword.value for keyword in node.keywords if keyword.arg is None]
+    names = [value.id for value in passed if isinstance(value, ast.Name)]
+    return node.func.attr == "__init__" and further in names
 
 
 def _default_in(parser: "ArgumentParser", name: str) -> Any:

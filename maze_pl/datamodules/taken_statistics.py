@@ -1,8 +1,8 @@
 """Wrapper statistics of training in other wrappers, such as those of an evaluator or of a comparison."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,13 +12,37 @@ from maze_pl.envs.wrapper import ObservationWrapper
 _MOST_CHARACTERS: Final = 80  # of statistics in a message
 
 
-def require_known_statistics(owner: str, training: Description, own: Description) -> None:
+class DescribedWrappers(Protocol):
+    """The wrappers of an environment by name; a `Description` has these attributes, too."""
+
+    @property
+    def wrappers(self) -> Mapping[str, type]:
+        """Their classes."""
+
+    @property
+    def with_statistics(self) -> Sequence[str]:
+        """Names of those that have statistics, or estimate some."""
+
+    @property
+    def configured_statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Statistics that their options state."""
+
+
+class Wrappers(NamedTuple):
+    """Described wrappers without an environment."""
+
+    wrappers: Mapping[str, type]
+    with_statistics: Sequence[str]
+    configured_statistics: Mapping[str, Mapping[str, Any]]
+
+
+def require_known_statistics(owner: str, training: DescribedWrappers, own: DescribedWrappers) -> None:
     """Refuse wrappers whose statistics are not those of training, and a missing normalisation of observations.
 
     Args:
         owner: What has the other wrappers, for messages.
-        training: The environment of training.
-        own: The environment with the other wrappers.
+        training: The wrappers of training.
+        own: The other wrappers.
 
     Raises:
         ValueError: The policy would act on observations that mean something else than in training.

@@ -102,6 +102,9 @@ class AgentDeployment:
     ) -> None:
         policy, contained = with_bundle(policy, temperature)
         make = MakeDeployed.of(env, wrappers, wrapper_statistics, action_masks, contained)
+        self._loggers = tuple(loggers)
+        self._monitor = DriftMonitor(training_observations)
+        self._seed = None if seed is None else derive_seed(seed, "rollout")
         self.env = make()
         with closed_on_error(self.env, make.is_given):
             self._steps = StackSteps(self.env)
@@ -109,16 +112,13 @@ class AgentDeployment:
             acting = acting_policy(policy, spec, self.env, search, make, seed)
             self._decider = Decider(acting, spec, deterministic, temperature, seed, self.env)
             self._outside = Outside(self.env, reports_events, state_reader(acting, self.env), agent_limits(acting))
+            self._summaries = EpisodeSummaries(self.env)
+            self._last_actor = self.env.actor_id()
         self.needs_actor = not self._outside.is_flat
         self.is_running = False
-        self._loggers = tuple(loggers)
-        self._monitor = DriftMonitor(training_observations)
-        self._seed = None if seed is None else derive_seed(seed, "rollout")
         self._n_episodes = 0
-        self._summaries = EpisodeSummaries(self.env)
         self._observation: Observation | None = None  # while the policy has to decide
         self._answer: Any = None  # action in a skipped step that only `candidates` has asked for
-        self._last_actor = self.env.actor_id()
         self._is_advancing = False  # True while the stack advances, and after an error in it
         self._is_closed = False
 

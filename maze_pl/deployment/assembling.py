@@ -61,7 +61,8 @@ def arguments_of_run(
     if is_bundle or (policy is None and wrappers is not None and known["env"] is not None):
         names = [role["name"] for role in policy.manifest["wrappers"]] if is_bundle else None
         listed = known["wrappers"] or ()
-        training = TrainedWrappers.of_run(listed, list(estimated or ()), trust, env is None, names)
+        with_states = list(estimated or ())
+        training = TrainedWrappers.of_run(listed, with_states, trust=trust, keeps_env=env is None, bundle=names)
     make = MakeDeployed(
         known["env"] if env is None else env,
         known["wrappers"] if wrappers is None else wrappers,

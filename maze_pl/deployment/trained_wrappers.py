@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.class_path import import_object
-from maze_pl.core.spec import Spec
 from maze_pl.envs.building import class_of, wrapper_stack
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import (
@@ -56,6 +55,7 @@ class TrainedWrappers:
         cls,
         wrappers: Sequence[Make],
         names: Sequence[str],
+        *,
         trust: bool,
         keeps_env: bool,
         bundle: Sequence[str] | None,
@@ -92,8 +92,7 @@ class TrainedWrappers:
         Raises:
             ConfigurationError: It does, so that observations would not mean the same as in training.
         """
-        from maze_pl.datamodules.environment_maker import Description
-        from maze_pl.datamodules.taken_statistics import require_known_statistics
+        from maze_pl.datamodules.taken_statistics import Wrappers, require_known_statistics
 
         stack = wrapper_stack(built.env)
         trained = self._in_list(stack, inner) if self.bundle is None else self._in_bundle(built)
@@ -101,20 +100,12 @@ class TrainedWrappers:
         for name, make in trained.items():
             if make is None:
                 configured.pop(name, None)  # there is nothing to compare it with
-        spec = Spec({})  # only wrappers are compared
-        nothing = Description(spec, {}, kpi_names=None, is_array=False, configured_statistics={})
-        found = nothing._replace(
-            wrappers={name: type(wrapper) for name, wrapper in stack.items()},
-            with_statistics=tuple(name for name in stack if _normalizes(stack[name])),
-            configured_statistics=configured,
-        )
+        kinds = {name: type(wrapper) for name, wrapper in stack.items()}
+        found = Wrappers(kinds, [name for name in stack if _normalizes(stack[name])], configured)
+        trained_kinds = dict.fromkeys(trained, ObservationWrapper)
         try:
-            expected = nothing._replace(
-                wrappers=dict.fromkeys(trained, ObservationWrapper),
-                with_statistics=tuple(trained),
-                configured_statistics=_configured(trained, stack, built.env.pubsub),
-            )
-            require_known_statistics("the deployment", expected, found)
+            stated = _configured(trained, stack, built.env.pubsub)
+            require_known_statistics("the deployment", Wrappers(trained_kinds, [*trained], stated), found)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(str(error)) from error
 
@@ -123,19 +114,18 @@ class TrainedWrappers:
 
         Normalisations that an environment has itself are those of training if it is that of the
         run. In another one they count as its conversions, unless the list has some of their class.
+        Further ones are those of functions in the list, as far as one can tell.
         """
         trained: Makers = dict.fromkeys(self.estimated)
         in_deployment = [class_of(name) for name in stack if _normalizes(stack[name])]
         for path in dict.fromkeys([*self.normalizers, *in_deployment]):
-            makers = self.normalizers.get(path, ())
-            names = [name for name in reversed(list(stack)) if class_of(name) == path]
-            n_further = len(names) - len(makers)
-            n_inner = inner.count(path) if self.keeps_env or not makers else 0
-            if n_further > 0 and self.has_functions:
+            of_list = self.normalizers.get(path, ())
+            is_in_training = self.keeps_env or not of_list
+            of_env: list[None] = [None] * inner.count(path) if is_in_training else []
+            makers = [*of_env, *of_list]
+            names = [name for name in stack if class_of(name) == path]
+            if self.has_functions and len(names) > len(makers):
                 trained.update(dict.fromkeys(names))
-            elif 0 <= n_further <= n_inner:
-                trained.update(dict.fromkeys(names[:n_further]))
-                trained.update(zip(names[n_further:], makers, strict=True))
             else:
                 trained.update(zip(_numbered(path, len(makers)), makers, strict=True))
         return trained

@@ -31,6 +31,19 @@ class _Scheduled(NamedTuple):
     check: Check | None
 
 
+class _Seen(NamedTuple):
+    """The attribute of an option; a tensor is not read, as that would wait for its device."""
+
+    value: object
+    version: int  # of a tensor, which may be changed in place
+
+    def is_same(self, other: _Seen) -> bool:
+        """Return True if both are the same tensor in the same version, or equal numbers."""
+        if isinstance(self.value, Tensor) or isinstance(other.value, Tensor):
+            return self.value is other.value and self.version == other.version
+        return self.value == other.value
+
+
 class Coefficients:
     """Options of an algorithm that follow schedules, or that callbacks may set.
 
@@ -44,7 +57,7 @@ class Coefficients:
         self._scheduled: dict[str, _Scheduled] = {}
         self._values: dict[str, float] = {}
         self._numbers: dict[str, float | None] = {}  # by the options, of those without a schedule
-        self._followed: dict[str, float | None] = {}  # by callbacks, at the latest `follow`
+        self._followed: dict[str, _Seen] | None = None  # at the latest `follow`; None before the first run
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +99,7 @@ class Coefficients:
         Raises:
             ValueError: A value is out of range.
         """
-        self._followed = self._by_callbacks()
+        self._followed = self._seen()
         if not self._scheduled:
             return
         progress = run_progress(trainer)
@@ -99,7 +112,8 @@ class Coefficients:
     @property
     def are_changed(self) -> bool:
         """True if a callback has set an option since `follow` was called."""
-        return self._by_callbacks() != self._followed
+        followed = self._followed
+        return followed is None or not all(seen.is_same(followed[name]) for name, seen in self._seen().items())
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Add the numbers that callbacks have set, if any, to maze_pl's entry of a checkpoint.
@@ -116,9 +130,14 @@ class Coefficients:
     def restore(self, checkpoint: dict[str, Any]) -> None:
         """Continue with the numbers that callbacks had set; options that differ now replace them.
 
+        Numbers of an earlier run of the same module are forgotten.
+
         Args:
             checkpoint: The checkpoint; those of earlier versions do not have such numbers.
         """
+        if self._followed is not None:
+            for name in self._by_callbacks():
+                setattr(self._module, name, self._numbers[name])
         for name, saved in written_entry(checkpoint).get(_ENTRY, {}).items():
             if name in self._numbers and self._numbers[name] == saved["option"]:
                 setattr(self._module, name, saved["value"])
@@ -126,14 +145,20 @@ class Coefficients:
     def _by_callbacks(self) -> dict[str, float | None]:
         """Return the numbers of attributes that are not those of the options, by name."""
         changed: dict[str, float | None] = {}
-        for name, number in self._numbers.items():
-            value = getattr(self._module, name, number)
-            if value is None or _is_number(value):
-                value = None if value is None else float(value)
-                if value != number:
-                    changed[name] = value
+        for name, seen in self._seen().items():
+            value: Any = seen.value
+            value = None if value is None else float(value)
+            if value != self._numbers[name]:
+                changed[name] = value
         return changed
 
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) or (isinstance(value, Tensor) and value.numel() == 1)
+    def _seen(self) -> dict[str, _Seen]:
+        """Return the attributes of options without a schedule; the option where it is not a number."""
+        seen: dict[str, _Seen] = {}
+        for name, number in self._numbers.items():
+            value = getattr(self._module, name, number)
+            if isinstance(value, Tensor) and value.numel() == 1:
+                seen[name] = _Seen(value, 0 if value.is_inference() else value._version)
+            else:
+                seen[name] = _Seen(value if value is None or isinstance(value, Real) else number, 0)
+        return seen

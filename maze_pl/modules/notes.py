@@ -64,7 +64,8 @@ def _undeclared_masks(step: StepSpec) -> Iterator[str]:
             is_choice = isinstance(actions, spaces.Discrete | spaces.MultiDiscrete)
             if is_choice and head not in step.masks and math.prod(space.shape or ()) == spaces.flatdim(actions):
                 fact = f"the observation {name!r} has a number for each option of {head!r}, and is not its mask"
-                yield f"{fact}: if it says which are allowed, use --data.action_masks '{{{head}: {name}}}'"
+                option = f"action_masks of the data module (--data.action_masks '{{{head}: {name}}}')"
+                yield f"{fact}: if it says which are allowed, set {option}"
 
 
 def _wide_ranges(networks: Iterable[nn.Module], step: StepSpec) -> Iterator[str]:
@@ -73,11 +74,11 @@ def _wide_ranges(networks: Iterable[nn.Module], step: StepSpec) -> Iterator[str]
         if not isinstance(block, ScalingBlock):
             continue
         name = block.in_keys[0]
-        widest = 1.0 / float(block.scaling.factor.min())
+        widest = block.scaling.widest
         if widest > _MOST_VALUES and name in step.observation_space.spaces:
             fact = f"the observation {name!r} is divided by the range of its space, {widest:,.0f}"
-            remedy = f"narrow the bounds, or use --model.networks.kinds.{name} vector"
-            yield f"{fact}: if its values are much smaller, {remedy}"
+            option = f"kinds={{{name!r}: 'vector'}} of automatic networks (--model.networks.kinds.{name} vector)"
+            yield f"{fact}: if its values are much smaller, narrow the bounds, or set {option}"
 
 
 def _categories_as_numbers(step: StepSpec) -> Iterator[str]:
@@ -88,7 +89,7 @@ def _categories_as_numbers(step: StepSpec) -> Iterator[str]:
             n = int(space.nvec.max(initial=0))
         if n > 2:
             fact = f"the observation {name!r} has {n} categories, which the networks read as a number"
-            yield f"{fact}: use --model.networks auto, which gives each category an input"
+            yield f"{fact}: use automatic networks (--model.networks auto), which give each category an input"
 
 
 def _units_of_actions(head: str, space: spaces.Box) -> Iterator[str]:

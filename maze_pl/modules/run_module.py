@@ -171,10 +171,11 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         values = self._coefficients.values
         return values[name] if name in values else float(getattr(self, name))
 
-    def _follow_schedules(self) -> None:
-        """Set the options that follow schedules to their values for the next batch."""
-        self._coefficients.follow(self.trainer)
-        self.on_coefficients_set()
+    def _follow_schedules(self, *, if_changed: bool = False) -> None:
+        """Set scheduled options for the next batch; with `if_changed`, only if callbacks have set others."""
+        if not if_changed or self._coefficients.are_changed:
+            self._coefficients.follow(self.trainer)
+            self.on_coefficients_set()
 
     # ---------------------------------------------------------------------------------------------- statistics
 
@@ -234,8 +235,7 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
     def on_train_epoch_start(self) -> None:
         """Start the clock of the epoch; use coefficients that callbacks have set."""
         self._epoch_began = time.perf_counter()
-        if self._coefficients.are_changed:
-            self._follow_schedules()
+        self._follow_schedules(if_changed=True)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Count environment steps and episodes, and record the values of scheduled options."""
@@ -272,14 +272,8 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         self.record("time_epoch", time.perf_counter() - self._epoch_began)
         table = self._statistics.finish_training()
         self._publish("train", table)
-        self.log_dict(
-            {f"train/{name}": value for name, value in table.metrics.items()},
-            logger=False,
-            on_step=on_step,
-            on_epoch=not on_step,
-            batch_size=1,
-            sync_dist=True,
-        )
+        metrics = {f"train/{name}": value for name, value in table.metrics.items()}
+        self.log_dict(metrics, logger=False, on_step=on_step, on_epoch=not on_step, sync_dist=True)
         _ = self.trainer.callback_metrics  # Lightning keeps logged values once they are read
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -300,6 +294,11 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
             self._publish(name, table)
             metrics = {f"{name}/{metric}": value for metric, value in table.metrics.items()}
             self.log_dict(metrics, logger=False, batch_size=1, sync_dist=True)
+
+    def on_validation_end(self) -> None:
+        """Use coefficients that callbacks have set after an evaluation in training."""
+        if self.trainer.state.fn == "fit" and not self.trainer.sanity_checking:
+            self._follow_schedules(if_changed=True)
 
     def on_test_epoch_end(self) -> None:
         """Do the same as in validation."""

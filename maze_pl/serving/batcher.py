@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ class Waiting:
 
     served: ServedPolicy
     request: CheckedRequest
-    has_left: Callable[[], Awaitable[bool]]
+    has_left: Callable[[], bool]
     decision: asyncio.Future[Decision]
 
 
@@ -50,9 +50,7 @@ class Batcher:
         self._executor = ThreadPoolExecutor(1, "decisions")
         self._task: asyncio.Task[None] | None = None
 
-    async def decide(
-        self, served: ServedPolicy, request: CheckedRequest, has_left: Callable[[], Awaitable[bool]]
-    ) -> Decision:
+    async def decide(self, served: ServedPolicy, request: CheckedRequest, has_left: Callable[[], bool]) -> Decision:
         """Decide on a request.
 
         Args:
@@ -71,24 +69,31 @@ class Batcher:
 
     async def _work(self) -> None:
         """Decide until no request is waiting."""
-        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                batch = await self._present(self._next_batch())
-                if not batch:
-                    continue
-                requests = [waiting.request for waiting in batch]
-                self._on_batch(sum(request.n_observations for request in requests))
-                results = await loop.run_in_executor(self._executor, _results, batch[0].served, requests)
-                for waiting, result in zip(batch, results, strict=True):
-                    if waiting.decision.done():  # it was cancelled, as the server ends
-                        continue
-                    if isinstance(result, Exception):
-                        waiting.decision.set_exception(result)
-                    else:
-                        waiting.decision.set_result(result)
+                batch = _present(self._next_batch())
+                if batch:
+                    await self._decide_together(batch)
         finally:
             self._task = None
+
+    async def _decide_together(self, batch: Sequence[Waiting]) -> None:
+        """Decide on a batch; each request gets its decision or an error."""
+        requests = [waiting.request for waiting in batch]
+        loop = asyncio.get_running_loop()
+        results: Sequence[Decision | Exception]
+        try:
+            self._on_batch(sum(request.n_observations for request in requests))
+            results = await loop.run_in_executor(self._executor, _results, batch[0].served, requests)
+        except Exception as error:  # not of the policy; otherwise requests would get no answer
+            results = [error] * len(batch)
+        for waiting, result in zip(batch, results, strict=True):
+            if waiting.decision.done():  # it was cancelled, as the server ends
+                continue
+            if isinstance(result, Exception):
+                waiting.decision.set_exception(result)
+            else:
+                waiting.decision.set_result(result)
 
     def _next_batch(self) -> list[Waiting]:
         """Take the first request, and those that can be decided together with it."""
@@ -106,19 +111,20 @@ class Batcher:
         self._waiting = rest
         return batch
 
-    async def _present(self, batch: Sequence[Waiting]) -> list[Waiting]:
-        """Return the requests whose clients wait for an answer, and end the others."""
-        present: list[Waiting] = []
-        for waiting in batch:
-            if not await waiting.has_left():
-                present.append(waiting)
-            elif not waiting.decision.done():
-                waiting.decision.set_exception(ClientDisconnect())
-        return present
-
     def close(self) -> None:
         """End the thread, after what it is deciding."""
         self._executor.shutdown()
+
+
+def _present(batch: Sequence[Waiting]) -> list[Waiting]:
+    """Return the requests whose clients wait for an answer, and end the others."""
+    present: list[Waiting] = []
+    for waiting in batch:
+        if not waiting.has_left():
+            present.append(waiting)
+        elif not waiting.decision.done():
+            waiting.decision.set_exception(ClientDisconnect())
+    return present
 
 
 def _kind(waiting: Waiting) -> tuple[Any, ...]:

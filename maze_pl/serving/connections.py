@@ -79,15 +79,19 @@ class Connection(H11Protocol):
     Args:
         limits: The limits.
         options: Arguments of uvicorn.
+
+    Attributes:
+        is_closed: Whether the connection is closed. Requests have the connection as `state.connection`.
     """
 
     def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(**options)
+        self.app_state = {**self.app_state, "connection": self}
         self._limits = limits
         self._timer: asyncio.TimerHandle | None = None
         self._reader_timer: asyncio.TimerHandle | None = None
         self._unread = math.inf  # bytes at the last check for which the server has waited since
-        self._is_closed = False
+        self.is_closed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; close a connection if there are too many."""
@@ -125,13 +129,13 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Note that there is no request from now on, unless the next one has arrived already."""
         super().on_response_complete()
-        if self._has_no_request() and not self._is_closed:
+        if self._has_no_request() and not self.is_closed:
             self._limits.idle.pop(self, None)
             self._limits.idle[self] = None  # at the end
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._is_closed = True
+        self.is_closed = True
         self._limits.idle.pop(self, None)
         self._end_time_limit()
         if self._reader_timer is not None:
@@ -171,6 +175,6 @@ class Connection(H11Protocol):
 
     def _abort(self) -> None:
         """Close the connection at once, without the rest of its answers."""
-        self._is_closed = True
+        self.is_closed = True
         self._limits.idle.pop(self, None)
         self.transport.abort()

@@ -1,4 +1,4 @@
-"""Progress of long work, on terminals and in logs."""
+"""Progress of long work, on terminals, in notebooks and in logs."""
 
 import sys
 from typing import Any, Final
@@ -13,7 +13,9 @@ def bar_options(label: str, is_shown: bool) -> dict[str, Any]:
         label: What the bar is about.
         is_shown: Whether there shall be a bar.
     """
-    options: dict[str, Any] = {"desc": label, "disable": not is_shown}
-    if not sys.stderr.isatty():
+    if not is_shown or sys.stderr is None:  # None in a process without a console
+        return {"desc": label, "disable": True}
+    options: dict[str, Any] = {"desc": label, "disable": False}
+    if not sys.stderr.isatty() and "ipykernel" not in sys.modules:  # a notebook shows the bar at once
         options |= {"mininterval": _SECONDS_IN_LOGS, "delay": _SECONDS_IN_LOGS}
     return options

@@ -233,6 +233,29 @@ def test_a_trainer_that_trains_on_keeps_the_evaluations_so_far(tmp_path: Path) -
     assert (trainer.current_epoch, best.best_model_score) == (4, 5.0)
 
 
+def test_a_trainer_that_trains_on_after_an_error_in_its_first_epoch_keeps_the_evaluations_so_far(
+    tmp_path: Path,
+) -> None:
+    best, impatient, stop = BestCheckpoint(), EarlyStopping(9), StopAtReturn(9.0)
+    trainer = pl.Trainer(
+        default_root_dir=tmp_path,
+        max_epochs=1,
+        val_check_interval=1,
+        callbacks=[FailAt("batch_end", count=1), best, impatient, stop, LastCheckpoint()],
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    with pytest.raises(ZeroDivisionError):
+        trainer.fit(Longer([5.0]))
+    assert (trainer.global_step, trainer.current_epoch, best.best_model_score) == (2, 0, 5.0)
+    trainer.fit(Longer([1.0]))
+    assert impatient.wait_count == 4
+    assert best.best_model_score == impatient.best_score == stop.best == 5.0
+
+
 def test_last_may_be_written_more_rarely_but_never_misses_the_end(tmp_path: Path) -> None:
     fit(tmp_path, [1.0] * 5, [LastCheckpoint(every_n_epochs=3)])
     assert epoch_of(tmp_path, "last") == 5
@@ -425,6 +448,28 @@ def test_patience_counts_evaluations_without_improvement_and_zero_is_endless(
 ) -> None:
     trainer = fit(tmp_path, [1.0, 2.0, 2.0, 1.0, 1.0, 1.0], [EarlyStopping(patience=patience)])
     assert trainer.current_epoch == epochs
+
+
+def test_attributes_that_are_set_after_construction_count(tmp_path: Path) -> None:
+    impatient, best, last = EarlyStopping(1), BestCheckpoint(), LastCheckpoint()
+    impatient.patience = 2
+    impatient.min_delta = 3.0
+    best.dirpath = last.dirpath = str(tmp_path / "elsewhere")
+    for folder in ("first", "second"):
+        trainer = fit(tmp_path / folder, [1.0, 5.0, 6.0, 7.0, 8.0], [impatient, best, last])
+        assert trainer.current_epoch == 4
+        assert not (tmp_path / folder / "checkpoints").exists()
+        assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"best.ckpt", "last.ckpt"}
+    best.dirpath = last.dirpath = None
+    impatient.patience = 0
+    assert fit(tmp_path / "third", [1.0] * 5, [impatient, best, last]).current_epoch == 5
+    assert epoch_of(tmp_path / "third", "last") == 5
+
+
+def test_the_smallest_change_follows_the_mode_of_the_best_checkpoint(tmp_path: Path) -> None:
+    follower = EarlyStopping(patience=2, min_delta=1.5)
+    trainer = fit(tmp_path, [9.0, 5.0, 4.0, 3.0, 0.0], [follower, BestCheckpoint(mode="min")])
+    assert (trainer.current_epoch, follower.min_delta) == (5, -1.5)
 
 
 class Longer(Scripted):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from gymnasium import spaces
 from jsonargparse import ArgumentParser
+from torch import nn
 
 from maze_pl.agents import DummyCartPolePolicy
 from maze_pl.config.factories import Factory
@@ -203,3 +204,54 @@ def test_further_arguments_that_are_configured_stay() -> None:
 def test_further_arguments_that_nothing_takes_are_not_passed() -> None:
     assert call_by_name(ignoring, KNOWN) == ("env", {})
     assert call_by_name(partial(ignoring, level=3), KNOWN) == ("env", {"level": 3})
+
+
+class Cooperative:
+    """A rule whose base class takes no arguments."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+class OfPlain(Cooperative, Plain):
+    def __init__(self, **kwargs: Any) -> None:
+        Cooperative.__init__(self, **kwargs)
+
+
+class Network(nn.Module):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+class Keeping(Cooperative):
+    """A rule that keeps all of its arguments."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        vars(self).update(kwargs)
+
+
+class PassingToKeeping(Keeping):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+@pytest.mark.parametrize("kind", [Cooperative, OfPlain, Network])
+def test_a_class_gets_nothing_to_pass_on_to_base_classes_without_arguments(kind: type) -> None:
+    for maker in (kind, partial(kind), Factory(f"{__name__}.{kind.__name__}")):
+        assert isinstance(call_by_name(maker, KNOWN), kind)
+
+
+@pytest.mark.parametrize("kind", [Keeping, PassingToKeeping])
+def test_a_class_whose_base_class_reads_all_arguments_gets_them(kind: type) -> None:
+    assert vars(call_by_name(kind, KNOWN)) == KNOWN
+
+
+def by_position(env: Any, level: int = 3, /, *, masks: Any) -> tuple[Any, ...]:
+    return env, level, masks
+
+
+def test_arguments_by_position_are_missing_unless_they_are_given() -> None:
+    with pytest.raises(MissingArgumentError, match=r"^by_position requires 'env' by position; .* by name: action_spa"):
+        call_by_name(by_position, KNOWN)
+    assert call_by_name(partial(by_position, "others"), KNOWN) == ("others", 3, "masks")

@@ -55,7 +55,13 @@ def test_an_environment_that_was_made_is_closed_if_something_is_refused(run: Pat
         AgentDeployment("random", env, [Stepping])
     with pytest.raises(ValueError, match=r"has no statistics of"):
         AgentDeployment("random", env, [NORMALIZED])
-    assert Simulation.is_open == ([True] if is_given else [False] * 4)
+    seed: Any = 1.5
+    with pytest.raises(TypeError):
+        AgentDeployment("random", env, seed=seed)
+    sample: Any = "no sample"
+    with pytest.raises(AttributeError):
+        AgentDeployment("random", env, training_observations=sample)
+    assert not any(Simulation.is_open[1:]) and Simulation.is_open[:1] == [is_given]
     with AgentDeployment("random", env):
         assert Simulation.is_open[-1]
     assert not Simulation.is_open[-1]

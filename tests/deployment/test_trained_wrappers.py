@@ -33,6 +33,7 @@ LIMIT = configured("TimeLimitWrapper", max_episode_steps=100)
 ESTIMATED = configured("ObservationNormalizationWrapper", default_strategy_config={"axis": 0})
 STATED = configured("ObservationNormalizationWrapper", default_statistics={"mean": 1.0, "std": 2.0})
 OTHER = configured("ObservationNormalizationWrapper", default_statistics={"mean": 5.0, "std": 2.0})
+INNER = configured("ObservationNormalizationWrapper", default_statistics={"mean": 0.0, "std": 3.0})
 NORMALIZATION = f"{ObservationNormalizationWrapper.__module__}.{ObservationNormalizationWrapper.__qualname__}"
 LACKS = r"the deployment has no wrapper maze_pl.*ObservationNormalizationWrapper.*, with which the policy is trained"
 ADDS = r"has the wrappers \['maze_pl.*ObservationNormalizationWrapper.*'\], whose statistics training does not have"
@@ -56,6 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "missing": write_run(folder / "missing", []),
         "function": write_run(folder / "function", [NORMALIZING, STATED]),
         "inner": write_run(folder / "inner", [STATED], env=NORMALIZED_POLE),
+        "twice": write_run(folder / "twice", [INNER], env=NORMALIZED_POLE),
     }
 
 
@@ -95,6 +97,16 @@ def test_a_normalization_in_the_environment_of_the_run_is_that_of_training(runs:
     assert kinds_of(deployment) == ["ObservationNormalizationWrapper"] * 2
     with pytest.raises(ConfigurationError, match=DIFFERS):
         AgentDeployment.from_run(runs["inner"], wrappers=[OTHER], trust=True)
+
+
+def test_a_missing_normalization_is_not_replaced_by_that_of_the_environment(runs: dict[str, Path]) -> None:
+    for run in ("inner", "twice"):
+        with pytest.raises(ConfigurationError, match=rf"{ADDS} \(there are \[.* \(1 of 2\)', .* \(2 of 2\)'\]\)"):
+            AgentDeployment.from_run(runs[run], wrappers=[LIMIT], trust=True)
+    deployment = AgentDeployment.from_run(runs["twice"], wrappers=[LIMIT, INNER], trust=True)
+    assert kinds_of(deployment).count("ObservationNormalizationWrapper") == 2
+    with pytest.raises(ConfigurationError, match=ADDS):
+        AgentDeployment.from_run(runs["twice"], wrappers=[INNER, INNER], trust=True)
 
 
 def test_functions_may_make_further_normalizations(runs: dict[str, Path]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from maze_pl.callbacks import LastCheckpoint
 from maze_pl.core.checkpoint import CHECKPOINT_KEY
 from maze_pl.core.spec import Spec
 from maze_pl.modules import DQN, IMPALA, PPO
@@ -111,25 +112,39 @@ def test_sac_keeps_the_entropy_coefficient_of_a_callback(kit: SimpleNamespace, t
     assert module.log_entropy_coef.exp().tolist() == pytest.approx([0.7])
 
 
+def explored(kit: SimpleNamespace, path: Path, epochs: int, *callbacks: Any, **options: Any) -> list[float]:
+    """Train DQN with an epsilon of 0.5; return the epsilon with which each batch was collected."""
+    found: list[float] = []
+    module = DQN(spec=Spec({0: step_spec("masked_choice")}), epsilon=0.5, capture="off")
+
+    def collect(seed: int) -> Any:
+        found.append(float(module.policy.exploration))
+        return replay_batch("masked_choice", 1, seed)
+
+    run(kit, module, path, epochs, *callbacks, make=collect, **options)
+    return found
+
+
 def test_dqn_explores_with_the_epsilon_of_a_callback_from_the_next_epoch_on(
     kit: SimpleNamespace, tmp_path: Path
 ) -> None:
-    def explored(epochs: int, *callbacks: Any, **options: Any) -> list[float]:
-        found: list[float] = []
-        module = DQN(spec=Spec({0: step_spec("masked_choice")}), epsilon=0.5, capture="off")
-
-        def collect(seed: int) -> Any:
-            found.append(float(module.policy.exploration))
-            return replay_batch("masked_choice", 1, seed)
-
-        run(kit, module, tmp_path / f"{epochs}.ckpt", epochs, *callbacks, make=collect, **options)
-        return found
-
     change = partial(Setting, "on_train_epoch_end", epsilon=0.25)
-    whole = explored(3, change())
+    whole = explored(kit, tmp_path / "whole.ckpt", 3, change())
     assert whole == [0.5] * N_BATCHES + [0.25] * 2 * N_BATCHES
-    explored(1, change())
-    assert explored(3, ckpt_path=tmp_path / "1.ckpt") == whole[N_BATCHES:]
+    explored(kit, tmp_path / "one.ckpt", 1, change())
+    assert explored(kit, tmp_path / "three.ckpt", 3, ckpt_path=tmp_path / "one.ckpt") == whole[N_BATCHES:]
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended")
+def test_dqn_explores_with_an_epsilon_from_an_evaluation_within_an_epoch_in_the_next_batch(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    change, options = Setting("on_validation_end", epsilon=0.25), {"val_check_interval": 1, "num_sanity_val_steps": 0}
+    assert explored(kit, tmp_path / "one.ckpt", 1, change, **options) == [0.5, 0.25]
+    options |= {"max_steps": 1, "enable_checkpointing": True, "default_root_dir": str(tmp_path)}
+    again = [Setting("on_validation_end", epsilon=0.25), LastCheckpoint(dirpath=str(tmp_path))]
+    assert explored(kit, tmp_path / "part.ckpt", 1, *again, **options) == [0.5]
+    assert explored(kit, tmp_path / "resumed.ckpt", 1, ckpt_path=tmp_path / "last.ckpt") == [0.25]
 
 
 def test_an_option_that_is_changed_replaces_the_number_of_a_callback(kit: SimpleNamespace, tmp_path: Path) -> None:
@@ -180,6 +195,45 @@ def test_checkpoints_of_earlier_versions_have_the_numbers_of_the_options(kit: Si
     module = ppo(kit)
     run(kit, module, tmp_path / "two.ckpt", 2, ckpt_path=path)
     assert (module.entropy_coef, module.clip_range, module.value_clip_range) == (0.0, 0.2, None)
+
+
+def test_numbers_of_a_later_run_of_the_same_module_are_forgotten_by_an_earlier_checkpoint(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    early = tmp_path / "early.ckpt"
+    module = ppo(kit)
+    run(kit, module, early, 1)
+    run(kit, module, tmp_path / "two.ckpt", 2, Setting("on_train_epoch_end", **CHANGES), ckpt_path=early)
+    assert module.entropy_coef == 5.0
+    run(kit, module, tmp_path / "again.ckpt", 2, ckpt_path=early)
+    assert (module.entropy_coef, module.clip_range, module.value_clip_range) == (0.0, 0.2, None)
+
+
+def test_a_number_from_before_the_first_run_is_kept_if_the_checkpoint_has_none(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    run(kit, ppo(kit), tmp_path / "one.ckpt", 1)
+    module = ppo(kit)
+    module.entropy_coef = 0.5
+    run(kit, module, tmp_path / "two.ckpt", 2, ckpt_path=tmp_path / "one.ckpt")
+    assert module.entropy_coef == 0.5
+
+
+def test_tensors_of_callbacks_are_followed_without_waiting_for_their_device(kit: SimpleNamespace) -> None:
+    module = ppo(kit)
+    coefficients, trainer = module._coefficients, pl.Trainer(logger=False)
+    module.entropy_coef = torch.empty((), device="meta")  # its value cannot be read
+    coefficients.follow(trainer)
+    assert not coefficients.are_changed
+    module.entropy_coef.fill_(0.5)
+    assert coefficients.are_changed
+    coefficients.follow(trainer)
+    module.entropy_coef = torch.empty((), device="meta")
+    assert coefficients.are_changed
+    with torch.inference_mode():
+        module.entropy_coef = torch.tensor(0.5)
+    coefficients.follow(trainer)
+    assert not coefficients.are_changed
 
 
 def test_a_module_that_is_loaded_to_act_has_the_numbers_of_its_options(kit: SimpleNamespace, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from maze_pl.agents import TorchPolicy
@@ -60,6 +61,14 @@ def test_a_wide_range_of_integers_is_named() -> None:
     assert notes_on(policy_of(wide, kinds={"queue": "vector"})) == []
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_range_is_exact_in_any_precision(dtype: torch.dtype) -> None:
+    policy = policy_of(spec(time=spaces.Box(0, 10**9, (2,), np.int64))).to(dtype)  # its inverse is 0 in float16
+    (note,) = notes_on(policy)
+    assert "'time' is divided by the range of its space, 1,000,000,000: if" in note
+    assert "set kinds={'time': 'vector'} of automatic networks" in note
+
+
 def test_categories_that_networks_read_as_numbers_are_named() -> None:
     flat = CustomModelComposer(
         policy=ProbabilisticPolicyComposer([FlattenConcatPolicyNet]),
@@ -75,7 +84,7 @@ def test_categories_that_networks_read_as_numbers_are_named() -> None:
 @pytest.mark.parametrize("mask", [spaces.MultiBinary(4), spaces.Box(0, 1, (4,), np.int8)])
 def test_an_observation_that_may_be_a_mask_is_named(mask: spaces.Space[Any]) -> None:
     (note,) = notes_on(policy_of(spec(x=VECTOR, action_mask=mask)))
-    assert "--data.action_masks '{a: action_mask}'" in note
+    assert "set action_masks of the data module (--data.action_masks '{a: action_mask}')" in note
     assert notes_on(policy_of(spec(x=VECTOR, action_mask=mask, masks={"a": "action_mask"}))) == []
     assert notes_on(policy_of(spec(spaces.Discrete(5), x=VECTOR, action_mask=mask))) == []
 

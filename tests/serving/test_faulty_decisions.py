@@ -45,7 +45,7 @@ def test_observations_that_are_not_finite_are_the_clients_mistake(served: Served
         assert answer.json()["field"] == "observation/place"
 
 
-async def has_left() -> bool:
+def has_left() -> bool:
     return False
 
 
@@ -65,6 +65,29 @@ def test_a_request_that_fails_does_not_fail_those_decided_with_it(served: Served
     assert sizes == [3]
     assert isinstance(second, ValueError)
     assert first.action["turn"].tolist() == third.action["turn"].tolist() == [2]
+
+
+def test_an_error_outside_of_the_policy_ends_the_requests_of_a_batch_and_no_others(served: ServedPolicy) -> None:
+    sizes: list[int] = []
+
+    def count(size: int) -> None:
+        sizes.append(size)
+        if len(sizes) == 1:
+            raise ZeroDivisionError
+
+    async def decided() -> list[Any]:
+        batcher = Batcher(2, count)
+        request = served.checked({"observation": ONE})
+        async with asyncio.timeout(60):
+            decisions = [batcher.decide(served, request, has_left) for _ in range(3)]
+            results = await asyncio.gather(*decisions, return_exceptions=True)
+        batcher.close()
+        return results
+
+    first, second, third = asyncio.run(decided())
+    assert isinstance(first, ZeroDivisionError) and isinstance(second, ZeroDivisionError)
+    assert isinstance(third, Decision)
+    assert sizes == [2, 1]
 
 
 def test_a_request_that_fails_is_found_in_few_decisions(served: ServedPolicy) -> None:

@@ -25,7 +25,6 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from maze_pl.__main__ import main
-from maze_pl.serving import app
 from maze_pl.serving.app import DecisionServer, ServerOptions
 from maze_pl.serving.connections import Connection, ConnectionLimits, most_connections
 from maze_pl.serving.served_policy import ServedPolicy
@@ -476,7 +475,6 @@ def test_a_request_whose_client_has_left_is_not_decided(
         return decide(self, requests)
 
     monkeypatch.setattr(ServedPolicy, "decide", slow)
-    monkeypatch.setattr(app, "_SECONDS_OF_PATIENCE", -1.0)
 
     request = json.dumps({"observation": ONE, "with_parameters": True}).encode()
 

@@ -25,6 +25,20 @@ def test_short_work_has_a_bar_on_a_terminal_only(
     assert ("episodes: 100%" in file.getvalue()) == written
 
 
+def test_short_work_has_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    list(tqdm(range(3), file=file, **bar_options("episodes", True)))
+    assert "episodes: 100%" in file.getvalue()
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_without_an_error_stream_there_is_no_bar(is_shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert list(tqdm(range(3), **bar_options("episodes", is_shown))) == [0, 1, 2]
+
+
 def test_long_work_has_a_line_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)

@@ -28,6 +28,9 @@ class Scaling(nn.Module):
 
     Raises:
         ValueError: A bound is not a finite number or a list of n of them, or `low` exceeds `high`.
+
+    Attributes:
+        widest: The largest difference of both bounds.
     """
 
     low: Tensor
@@ -46,6 +49,7 @@ class Scaling(nn.Module):
         lowest = torch.tensor(low, dtype=torch.float64)
         width = _width(low, high)
         block.require(bool((width >= 0).all()), f"low to be at most high, not low={low!r} and high={high!r}")
+        self.widest = float(width.max()) if width.numel() else 0.0
         factor = torch.where(width > 0, 1.0 / width, 1.0)
         dtype = torch.get_default_dtype()
         self.low = nn.Buffer(lowest.to(dtype), persistent=False)
