@@ -309,6 +309,7 @@ class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks,
         scalars = table.scalars(source)
         for logger in self.loggers:
             logger.log_metrics(scalars, step=self.env_steps)
+            logger.save()
         self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in scalars.items()})
 
     # --------------------------------------------------------------------------------------------- checkpoints

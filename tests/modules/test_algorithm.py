@@ -402,6 +402,23 @@ def test_loggers_get_tables_with_environment_steps_on_the_x_axis(kit: SimpleName
     assert module.env_steps == 2**24 + 161
 
 
+def test_loggers_save_after_each_epoch(kit: SimpleNamespace, tmp_path: Path) -> None:
+    class Reading(pl.Callback):
+        def __init__(self) -> None:
+            self.n_lines: list[int] = []
+
+        def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+            files = [*tmp_path.glob("metrics.csv")]
+            self.n_lines.append(sum(len(file.read_text().splitlines()) for file in files))
+
+    logger = CSVLogger(tmp_path, name="", version="")
+    reading = Reading()
+    options = {"logger": logger, "log_every_n_steps": 1, "callbacks": [reading]}
+    kit.fit(Reinforce(actor_critic=kit.make_actor_critic()), epochs=3, **options)
+    first, second, third = reading.n_lines
+    assert first == 0 < second < third
+
+
 def test_epoch_that_is_ended_early_has_statistics(kit: SimpleNamespace) -> None:
     module = Reinforce(actor_critic=kit.make_actor_critic())
     kit.fit(module, length=5, max_steps=3)
