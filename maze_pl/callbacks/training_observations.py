@@ -4,13 +4,18 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import rank_zero_info
 
+from maze_pl.agents import TorchPolicy
 from maze_pl.callbacks.run_starts import is_first_fit
 from maze_pl.core.observation_sample import ObservationSample
+from maze_pl.modules.notes import notes_on_observations
 
 
 class TrainingObservations(Callback):
     """Samples the observations that the agent learns from, so that a deployment can detect drift.
+
+    After the first epoch, it prints a note on each that is too large for the networks.
 
     The sample is part of checkpoints, and continues when a run is resumed. Batches without
     observations, such as those of populations, add nothing. With several ranks, only rank 0
@@ -37,8 +42,12 @@ class TrainingObservations(Callback):
             self.sample.add_batch(batch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Fetch the observations of the epoch."""
+        """Fetch the observations of the epoch; after the first one, print notes on them."""
         self.sample.fetch()
+        policy = getattr(pl_module, "policy", None)
+        if trainer.current_epoch == 0 and isinstance(policy, TorchPolicy):
+            for note in notes_on_observations(policy, self.sample):
+                rank_zero_info(f"note: {note}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sample."""

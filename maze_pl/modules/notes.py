@@ -1,4 +1,4 @@
-"""Notes at the start of training: properties of spaces with which a policy learns slowly, or not at all."""
+"""Notes on training: properties of spaces and observations with which a policy learns slowly, or not at all."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,6 +10,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from torch import nn
 
 from maze_pl.agents import TorchPolicy
+from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import StepSpec
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution
@@ -17,6 +18,7 @@ from maze_pl.perception import ScalingBlock
 from maze_pl.perception.models.built_in import FlattenConcatNet
 
 _MOST_VALUES: Final = 1000  # range that integers are divided by without a note
+_LARGEST_NUMBER: Final = 100.0  # root mean square of an element of an observation without a note
 _LARGEST_UNIT: Final = 10.0
 _SMALLEST_UNIT: Final = 0.1
 
@@ -53,6 +55,33 @@ def notes_on(policy: TorchPolicy) -> list[str]:
             if issubclass(distribution, DiagonalGaussianProbabilityDistribution) and isinstance(space, spaces.Box):
                 notes += _units_of_actions(head, space)
     return list(dict.fromkeys(notes))
+
+
+def notes_on_observations(policy: TorchPolicy, sample: ObservationSample) -> list[str]:
+    """Return a sentence on each observation whose numbers are too large for networks that do not scale them.
+
+    Args:
+        policy: The policy.
+        sample: Observations that the policy has received.
+    """
+    notes = []
+    for (key, name), values in sample.overall.items():
+        step = policy.spec.steps[key]
+        size = float(np.sqrt(np.square(values, dtype=np.float64).mean(0)).max(initial=0.0))
+        if size <= _LARGEST_NUMBER or not _is_read_unscaled(name, step, policy.modules_of(key).modules()):
+            continue
+        fact = f"the observation {name!r} has numbers of the size of {size:,.0f}, with which networks hardly learn"
+        remedy = "normalise it (--data.wrappers+ wrappers/running_obs; wrappers/vector_obs with replay buffers)"
+        notes.append(f"{fact}: {remedy}")
+    return list(dict.fromkeys(notes))
+
+
+def _is_read_unscaled(name: str, step: StepSpec, networks: Iterable[nn.Module]) -> bool:
+    """True for a Box of numbers that is neither a mask, nor an image, nor scaled by a block of automatic networks."""
+    space = step.observation_space.spaces[name]
+    is_of_numbers = isinstance(space, spaces.Box) and space.dtype != np.uint8 and len(space.shape) < 3
+    scaled = {block.in_keys[0] for block in networks if isinstance(block, ScalingBlock)}
+    return is_of_numbers and name not in scaled and name not in step.masks.values()
 
 
 def _undeclared_masks(step: StepSpec) -> Iterator[str]:

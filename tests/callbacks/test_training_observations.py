@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 
 from maze_pl.__main__ import main
 from maze_pl.callbacks import TrainingObservations
+from maze_pl.core.batches import Rollout
 from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.modules import A2C
 from tests.modules.kit import fit, make_actor_critic, make_flat_rollout
@@ -56,3 +58,15 @@ def test_only_rank_0_samples() -> None:
         trainer: Any = SimpleNamespace(is_global_zero=is_global_zero)
         callback.on_train_batch_start(trainer, pl.LightningModule(), batch, 0)
         assert bool(callback.sample.overall) is is_global_zero
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+def test_large_observations_are_named_after_the_first_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    def make(seed: int) -> Rollout:
+        rollout = make_flat_rollout(seed=seed)
+        rollout.segments[0].observation["observation"] *= 1e4
+        return rollout
+
+    with caplog.at_level(logging.INFO):
+        fit(A2C(actor_critic=make_actor_critic()), make=make, epochs=2, callbacks=[TrainingObservations()])
+    assert caplog.text.count("note: the observation 'observation' has numbers of the size of") == 1

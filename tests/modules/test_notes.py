@@ -10,9 +10,10 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.agents import TorchPolicy
+from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import PPO, SAC
-from maze_pl.modules.notes import notes_on, say_before_training
+from maze_pl.modules.notes import notes_on, notes_on_observations, say_before_training
 from maze_pl.perception import (
     AutomaticModelComposer,
     CustomModelComposer,
@@ -23,6 +24,7 @@ from maze_pl.perception import (
 )
 
 VECTOR = spaces.Box(-1.0, 1.0, (3,))
+UNBOUNDED: Any = {np.float32: (-np.inf, np.inf), np.int64: (np.iinfo(np.int64).min, np.iinfo(np.int64).max)}
 SQUASHED = {"action_space": "gymnasium.spaces.Box", "distribution": "maze_pl.distributions.BetaProbabilityDistribution"}
 
 
@@ -94,3 +96,32 @@ def test_notes_are_printed_after_the_networks(caplog: pytest.LogCaptureFixture) 
         say_before_training(policy_of(spec(box(0.0, 1000.0))), "class_path: some.Composer")
     first, second = caplog.messages
     assert first.endswith("class_path: some.Composer") and second.startswith("note: the actions 'a'")
+
+
+def sample_of(**observations: Any) -> ObservationSample:
+    sample = ObservationSample()
+    sample.add(0, {name: np.asarray(values) for name, values in observations.items()})
+    return sample
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_large_observations_are_named_with_their_size(dtype: Any) -> None:
+    large = spec(tank=spaces.Box(*UNBOUNDED[dtype], (2,), dtype), small=VECTOR)
+    sample = sample_of(tank=np.full((8, 2), [3, 101_325], dtype), small=np.ones((8, 3), np.float32))
+    (note,) = notes_on_observations(policy_of(large), sample)
+    assert note.startswith(
+        "the observation 'tank' has numbers of the size of 101,325, with which networks hardly learn"
+    )
+
+
+def test_observations_that_are_small_scaled_or_masks_have_no_note() -> None:
+    quiet = spec(
+        queue=spaces.Box(0, 10_000, (2,), np.int64),
+        image=spaces.Box(0, 255, (20, 20), np.uint8),
+        mask=spaces.Box(0, 1000, (4,)),
+        hundred=spaces.Box(-np.inf, np.inf, (1,)),
+        masks={"a": "mask"},
+    )
+    sample = sample_of(queue=np.full((8, 2), 9000), image=np.full((8, 64), 255), mask=np.full((8, 4), 999.0))
+    sample.add(0, {"hundred": np.full((8, 1), 100.0)})
+    assert notes_on_observations(policy_of(quiet), sample) == []
