@@ -85,9 +85,9 @@ class AlgorithmHooks:
     def on_coefficients_set(self) -> None:
         """Use the new values of options that follow schedules, before the next batch is collected.
 
-        Called at the beginning of a new or resumed run, after each batch but the last one, and at
-        the start of an epoch if a callback has set an option. It is the place to pass a coefficient
-        of acting, such as an exploration rate, to the policy.
+        Called at the beginning of a new or resumed run, after each batch but the last one, and, if a
+        callback has set an option, at the start of an epoch and after an evaluation in training. It
+        is the place to pass a coefficient of acting, such as an exploration rate, to the policy.
         """
 
     def data_requirements(self) -> DataRequirements:
