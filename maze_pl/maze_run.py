@@ -229,10 +229,15 @@ def _sweep(request: _Request, search: str) -> list[str]:
             raise ConfigurationError(
                 f"{name}={value} names several components, which a search cannot compare: {remedy}"
             )
+    searched: dict[str, Any] = {}
+    targets = _values(keys.get("env._target_", ""))
+    if len(targets) > 1:
+        del keys["env._target_"]
+        # the arguments are those of the chosen environment
+        searched["data.env"] = [{"class_path": target} for target in targets]
     options = fit_options(groups, keys, request.root)
     config, options = options[1], options[2:]
     words += ["--config", config]
-    searched: dict[str, Any] = {}
     for name, value in zip(options[::2], options[1::2], strict=True):
         option, values = name.removeprefix("--"), _values(value)
         if len(values) > 1:

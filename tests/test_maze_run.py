@@ -351,6 +351,16 @@ def test_values_of_a_search_are_translated_one_by_one(commands: list[list[str]])
     assert commands[0][-2:] == ["--search", searched]
 
 
+def test_functions_that_make_the_environment_are_searched(commands: list[list[str]]) -> None:
+    words = ["algorithm=ppo", "env._target_=a.b.B,c.d.D", "env.name=CartPole-v1", "+experiment=nevergrad", "-m"]
+    assert main(["-cn", "conf_train", *words]) == 0
+    (command,) = commands
+    content, _ = read_content(command[1])
+    plan = parse_sweep(with_changes(content, parse_changes(command[2:])))
+    assert plan.content["search"] == {"data.env": [{"class_path": "a.b.B"}, {"class_path": "c.d.D"}]}
+    assert plan.options["data.env.name"] == "CartPole-v1"
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_documented_search_runs(

@@ -150,7 +150,7 @@ def parsed(
     text = parser.dump(config, skip_unset=False, skip_validation=True)
     arguments.trust.require_classes(config, "the run directory")
     as_written = with_texts(config, arguments.written)
-    options = dict(vars(parser.instantiate(with_factories(as_written))))
+    options = dict(vars(parser.instantiate(with_factories(as_written, arguments.written))))
     # a policy is made by the command; jsonargparse has read its texts again
     plain = {name: value for name, value in vars(as_written).items() if is_plain_component(value)}
     return {**options, **plain}, text

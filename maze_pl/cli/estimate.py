@@ -8,6 +8,7 @@ from typing import Any
 from maze_pl.cli.command_options import OptionParser
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.estimation.estimate import ESTIMATORS, estimate
+from maze_pl.runs.run_checkpoints import BEST
 from maze_pl.system.atomic_files import write_file
 
 _JSON = "estimates.json"
@@ -41,7 +42,8 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
             n_fits=options.n_fits,
             seed=options.seed,
             trust=options.trust,
-            progress=sys.stderr.isatty(),
+            progress=True,
+            checkpoint=options.checkpoint,
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
@@ -57,6 +59,8 @@ def run(_: Any, command: Sequence[str], *__: Any) -> int:
 def _parser() -> OptionParser:
     parser = OptionParser("estimate", "Estimate an agent from recorded episodes, without playing it.")
     parser.add_argument("agent", metavar="RUN_DIR", help="run directory or checkpoint of the agent")
+    checkpoint = "checkpoint of the run: best, last, or a file (default: best)"
+    parser.add_argument("--checkpoint", default=BEST, metavar="NAME", help=checkpoint)
     episodes = "file or folder with recorded episodes; may be repeated"
     parser.add_argument("--episodes", type=Path, action="append", required=True, metavar="PATH", help=episodes)
     behaviour = "policy that recorded them: a run directory, random, or clone to learn it (default: clone)"

@@ -133,7 +133,7 @@ class MazeCLI(LightningCLI):
         self.status = 0
         self._trust = arguments.trust
         self._objects = arguments.objects
-        self._written = arguments.written
+        self._written = {arguments[0]: arguments.written}
         self._name = arguments[0]
         self._command = ["maze-pl", *command]
         self._signals = signals
@@ -149,7 +149,7 @@ class MazeCLI(LightningCLI):
             "allow_abbrev": False,
             "exit_on_error": False,
             "logger": parsing_logger(arguments),
-            self._name: {"description": DESCRIPTIONS[self._name], "written": self._written},
+            self._name: {"description": DESCRIPTIONS[self._name], "written": arguments.written},
         }
         super().__init__(
             args=list(arguments),
@@ -261,7 +261,7 @@ class MazeCLI(LightningCLI):
         Raises:
             ConfigurationError: A class is not trusted, or an option that needs a value is null.
         """
-        config = with_texts(self.config, {self.subcommand: self._written})
+        config = with_texts(self.config, self._written)
         options = config[self.subcommand]
         source = str(options.resume or options.warm_start or options.run)
         self._trust.require_classes(self.config, source)
@@ -270,7 +270,8 @@ class MazeCLI(LightningCLI):
             refuse_nulls_of(callback, options[name], name)
         refuse_nulls_of(pl.Trainer.__init__, options.trainer, "trainer")
         refuse_nulls(options.trainer, "trainer")
-        self.config_init = self.parser.instantiate(with_factories(put_objects(config, self._objects)))
+        ready = with_factories(put_objects(config, self._objects), self._written)
+        self.config_init = self.parser.instantiate(ready)
         self.datamodule = self._get(self.config_init, "data")
         self.model = self._get(self.config_init, "model")
         self.trainer = self.instantiate_trainer()
@@ -342,8 +343,7 @@ class MazeCLI(LightningCLI):
 
     def _check_checkpoint(self, path: str) -> None:
         """Refuse a damaged checkpoint, or one that does not fit module and data module."""
-        is_algorithm = isinstance(self.model, AlgorithmModule)
-        if is_algorithm and isinstance(self.datamodule, EnvironmentDataModule):
+        if isinstance(self.model, AlgorithmModule) and isinstance(self.datamodule, EnvironmentDataModule):
             names = None if self._options.trust else self._foreign_names()
             require_compatible(path, self.model, self.datamodule, names)
         elif Path(path).is_file():

@@ -1,7 +1,7 @@
 """Options of `maze-pl fit` and `validate` besides those of model, data and trainer."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from jsonargparse import Namespace
@@ -10,7 +10,7 @@ from pytorch_lightning.cli import LightningArgumentParser
 from maze_pl import callbacks
 from maze_pl.config.assembling import run_and_pieces
 from maze_pl.config.option_types import option_name
-from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.pieces import CONFIG_OPTIONS, RUN_CONFIG, Piece
 from maze_pl.config.search_path import ConfigurationError, suggestion
 from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
 from maze_pl.runs.run_checkpoints import configured_checkpoints
@@ -106,14 +106,18 @@ def refuse_unsuitable_options(options: Namespace, command: Sequence[str]) -> Non
 
 def _names_hyperparameters(command: Sequence[str]) -> bool:
     """True if the user has named the hyper-parameters, and not the sweep to which another run belongs."""
-    naming = []
-    for piece in run_and_pieces(command)[1]:
-        content = piece.as_in_file
-        if isinstance(content, dict) and "hyperparameters" in content:
-            naming.append(piece)
+    pieces = run_and_pieces(command)[1]
+    naming = [piece for piece in pieces if "hyperparameters" in _top_level(piece)]
     if not naming or naming[-1].of_run:
         return False
     return naming[-1].path is None or naming[-1].path.name != RUN_CONFIG
+
+
+def _top_level(piece: Piece) -> Collection[str]:
+    """Return the top-level options that a piece sets."""
+    if piece.option not in CONFIG_OPTIONS:
+        return [piece.keys[0].removesuffix("+")]
+    return piece.content if isinstance(piece.content, dict) else ()
 
 
 def _refuse_unknown_names(options: Namespace) -> None:
@@ -158,7 +162,7 @@ def monitor_loss_without_episodes(options: Namespace) -> None:
 
 
 def start_of(options: Namespace) -> dict[str, str]:
-    """Return the absolute path of the checkpoint whose weights a run begins with, by the name of its option.
+    """Return the absolute path of the run or checkpoint that a run begins with, by its option.
 
     Args:
         options: Options of `maze-pl fit`.
@@ -174,7 +178,8 @@ def start_of(options: Namespace) -> dict[str, str]:
     if options.ckpt_path is not None:  # which is loaded after a warm start
         return {"ckpt_path": os.path.realpath(options.ckpt_path)}
     if options.warm_start is not None:
-        return {"warm_start": os.path.realpath(checkpoint_path(options.warm_start))}
+        checkpoint_path(options.warm_start)
+        return {"warm_start": os.path.realpath(options.warm_start)}
     return {}
 
 

@@ -53,4 +53,4 @@ def _value_of(argument: str) -> str:
     if name in ("--config", "-c"):
         return ""
     is_file = value.endswith(SUFFIXES) and Path(value).is_file()
-    return Path(value).read_text(encoding="utf-8") if is_file else value
+    return Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value

@@ -8,9 +8,9 @@ that jsonargparse understands directly: without names, references and run direct
 - `base: ppo_cartpole` (or a list) at the top of a file: the file only gives the differences from
   its bases.
 - `${data.n_envs}` stands for another value of the assembled configuration, no matter which file or
-  option sets it; `init_args` may be omitted in its path. A later mapping that is an argument, such as
-  `evaluators`, replaces an earlier one as a whole. The section `variables` holds values that
-  only exist to be referred to.
+  option sets it; `init_args` may be omitted in its path. A later mapping that is an argument
+  replaces an earlier one, but evaluators and components in it keep options of those of equal names.
+  The section `variables` holds values that only exist to be referred to.
 - A run directory stands for the configuration saved in it; for `--warm-start` only if no other one
   is named. Without `--trust` this configuration may only name parts of maze_pl, gymnasium, torch.nn
   and torch.optim; see `maze_pl.config.trust`.

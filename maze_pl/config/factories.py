@@ -7,7 +7,7 @@ times, each with separate parts, in the process that steps them; so their nodes 
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -15,8 +15,9 @@ import gymnasium
 from jsonargparse import ArgumentParser, Namespace
 
 from maze_pl.config.given_objects import put_objects
+from maze_pl.config.option_types import needs_value
 from maze_pl.config.search_path import as_values
-from maze_pl.config.texts import take_texts
+from maze_pl.config.texts import arguments_of, take_texts
 from maze_pl.config.trust import Trust
 from maze_pl.core.class_path import import_object
 
@@ -52,12 +53,10 @@ class Factory:
         self.trust.require_classes(config, self.class_path)
         parsed = config.get(name)  # without arguments there is no group
         texts = {} if parsed is None else take_texts(target, parsed, configured)
-        ready = with_factories(put_objects(config, self.objects))
+        ready = with_factories(put_objects(config, self.objects), {name: configured})
         arguments = parser.instantiate(ready, instantiate_groups=False).get(name)
         made = {} if arguments is None else vars(arguments)
-        # None also stands for required arguments without a type, which Python shall miss.
-        unset = [name for name, value in made.items() if value is None and name not in configured]
-        made = {name: value for name, value in made.items() if name not in unset}
+        made = _without_unset(made, target, configured)
         further = {name: as_values(value) for name, value in self.dict_kwargs.items() if name not in passed}
         return target(*args, **{**made, **texts, **further, **kwargs})
 
@@ -77,24 +76,42 @@ def add_arguments(
     return add(target, key, skip=skip, sub_configs=True, fail_untyped=False)
 
 
-def with_factories(config: Any) -> Any:
+def with_factories(config: Any, written: Any) -> Any:
     """Copy a parsed configuration; nodes of environments and functions become a `Factory`.
 
     Args:
         config: Parsed, not yet instantiated; or a part of it.
+        written: The configuration that it was parsed from; or the same part of it.
     """
     if isinstance(config, list):
-        return [with_factories(item) for item in config]
+        is_same = isinstance(written, list) and len(written) == len(config)
+        parts = written if is_same else [None] * len(config)
+        return [with_factories(item, part) for item, part in zip(config, parts, strict=True)]
+    parts = written if isinstance(written, Mapping) else {}
     if isinstance(config, dict):
-        return {key: with_factories(item) for key, item in config.items()}
+        return {key: with_factories(item, parts.get(key)) for key, item in config.items()}
     if not isinstance(config, Namespace):
         return config
     if isinstance(config.get("class_path"), str):
+        parts = {"init_args": arguments_of(parts)}
         target = import_object(config["class_path"])
         is_environment = isinstance(target, type) and issubclass(target, gymnasium.Env)
         if inspect.isfunction(target) or is_environment:
-            return Factory.of(config.as_dict())
+            node = config.as_dict()
+            arguments = _without_unset(node.get("init_args") or {}, target, parts["init_args"])
+            return Factory.of({**node, "init_args": arguments})
     copy = config.clone()
     for key, value in list(vars(copy).items()):
-        copy[key] = with_factories(value)
+        copy[key] = with_factories(value, parts.get(key))
     return copy
+
+
+def _without_unset(
+    arguments: Mapping[str, Any], target: Callable[..., Any], written: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return arguments without required ones that have no type and no value, so that Python misses them."""
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name in written or not needs_value(target, name)
+    }

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from maze_pl.config.pieces import CALL_OPTIONS, PROVENANCE_FILE, RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
+from maze_pl.core.provenance import Provenance
 
 _NOT_LEARNED: Final = (*CALL_OPTIONS, "hyperparameters", "last_checkpoint")
 _NOT_LEARNED_OF_TRAINER: Final = (
@@ -31,7 +32,7 @@ _ON_ANY_ENGINE: Final = frozenset(f"maze_pl.datamodules.{name}" for name in (*_M
 """Data modules that deliver the same numbers on all engines, unlike asynchronous actors."""
 _SEED_FOLDER: Final = re.compile(r"(?<![^/])seed_\d+(?![^/])")
 _ANY_SEED: Final = "seed_*"
-_OF_RUN: Final = re.compile(r"(?P<run_dir>.*)/checkpoints/(?P<name>best|last)\.ckpt")
+_OF_RUN: Final = re.compile(r"(?P<run_dir>.*)/checkpoints/best\.ckpt")
 
 Seeds = tuple[Any, Any]
 """`seed_everything`, and the seed of the data module."""
@@ -58,8 +59,17 @@ def learned_options(run_dir: Path) -> tuple[dict[str, Any], Seeds]:
     configuration = read(file)
     if not isinstance(configuration, Mapping):
         raise ConfigurationError(f"{file} is damaged: it holds no options")
+    options, seeds = learned_part(configuration)
+    return {**options, **_start(run_dir)}, seeds
+
+
+def learned_part(configuration: Mapping[str, Any]) -> tuple[dict[str, Any], Seeds]:
+    """Return the options of a configuration without those that do not affect learning, and its seeds.
+
+    Args:
+        configuration: As a run saves it.
+    """
     content = {key: value for key, value in configuration.items() if key not in _NOT_LEARNED}
-    content |= _start(run_dir)
     seed = content.pop("seed_everything", None)
     for name in _WITH_FOLDERS:
         if name in content:
@@ -107,20 +117,37 @@ def _start(run_dir: Path) -> dict[str, str]:
     """Return the run or checkpoint whose weights a run began with, by the name of the option; empty without one."""
     try:
         content: Any = json.loads((run_dir / PROVENANCE_FILE).read_text(encoding="utf-8"))
-        starts = [_start_of(entry) for entry in content["commands"]]
-        began = [start for start in starts if _CONTINUED not in start]
-        last = began[-1] if began else {}  # earlier ones have failed before they trained
-        return {name: _same_for_seeds(path) for name, path in last.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        first = _start_of(commands_of_training(content["commands"])[0])
+        return {name: _same_for_seeds(path) for name, path in first.items() if name != _CONTINUED}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}  # it is missing or damaged
+
+
+def commands_of_training(commands: Sequence[Provenance]) -> Sequence[Provenance]:
+    """Return the commands that belong to the training in a run directory.
+
+    They are the last one that did not continue the run, and those after it. Earlier ones failed
+    before they trained.
+
+    Args:
+        commands: The provenance of all commands, in order.
+    """
+    first = 0
+    for place, command in enumerate(commands):
+        if _CONTINUED not in _start_of(command):
+            first = place
+    return commands[first:]
 
 
 def _start_of(entry: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the start of one command of a run; version 0.2.0 has recorded its words only."""
-    if "start" not in entry:
+    if "start" in entry:
+        start: Mapping[str, str] = entry["start"]
+        return start
+    try:
         return _named_start(shlex.split(entry["command"]))
-    start: Mapping[str, str] = entry["start"]
-    return start
+    except ValueError:  # damaged
+        return {}
 
 
 def _same_for_seeds(path: str) -> str:
@@ -130,8 +157,7 @@ def _same_for_seeds(path: str) -> str:
     """
     path = _SEED_FOLDER.sub(_ANY_SEED, path)
     found = _OF_RUN.fullmatch(path)
-    is_run = found is not None and (found["name"] == "best" or _ANY_SEED in Path(path).parts)
-    return found["run_dir"] if found is not None and is_run else path
+    return path if found is None else found["run_dir"]
 
 
 def _named_start(words: Sequence[str]) -> dict[str, str]:

@@ -1,5 +1,16 @@
 """Merging of the parts of a configuration, as jsonargparse merges what it parses.
 
+| earlier value | later part | result |
+|---|---|---|
+| any | of an option with `+` | a list with further items |
+| list | list of the same length | merged item by item |
+| list | mapping, of an option below the list | merged with the last item |
+| component | class path or name of a class | replaces the class path |
+| component, or its path | mapping | merged, `init_args` may be omitted |
+| group of options | mapping | merged |
+| other mapping, as an argument | mapping | replaces it, but some entries are merged, see `merge` |
+| any | anything else | replaces it |
+
 Parts may have references (`${data.n_envs}`), whose values are known when everything is merged, and
 other classes for components, which are imported to find the arguments that they take over. Such
 values are `Deferred`: their parts are kept, and merged when the value is looked up.
@@ -15,6 +26,8 @@ from maze_pl.config.class_paths import is_class_path, is_short_name
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece
 
 REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
+_OF_OPTIONS: Final = ("evaluators", "optimizer_groups")
+"""Arguments whose entries are options of a class that is not named."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +114,10 @@ def merge(
     """Merge a mapping into another one; its keys may omit `init_args`.
 
     Components and groups of options are merged; a class path alone, or the name of a class, replaces
-    the class path of a component. Other mappings among the arguments of a component, such as
-    `evaluators`, are values, and replaced. So are lists, but components in one of the same length are
-    merged with those in their places. An option below a list belongs to its last item.
+    the class path of a component. Other mappings among the arguments of a component are values, and
+    replaced; but components in them, and entries of `evaluators`, keep the options of earlier ones
+    of the same name. So are lists, but components in one of the same length are merged with those in
+    their places. An option below a list belongs to its last item.
 
     Args:
         into: The mapping that is changed; some of its values are `Deferred` then.
@@ -113,7 +127,8 @@ def merge(
     """
     arguments = into.get("init_args", {})
     if isinstance(arguments, dict) and ("class_path" in into or "class_path" in content):
-        for name in {*into} - {*COMPONENT_KEYS}:  # written next to the class path
+        besides = [name for name in into if name not in COMPONENT_KEYS]
+        for name in besides:  # next to the class path
             arguments.setdefault(name, into.pop(name))
         into["init_args"] = arguments
     for key, value in content.items():
@@ -128,18 +143,22 @@ def merge(
 
 def _merged_or_deferred(before: Any, part: _Part) -> Any:
     """Return the value of a key after a further part of it."""
+    if not _is_deferred(before, part):
+        return _merged(before, part)
+    earlier = before.parts if isinstance(before, Deferred) else [_Part(part.key, before)]
+    later = part.value.parts if isinstance(part.value, Deferred) else [part]
+    return Deferred([*earlier, *later])
+
+
+def _is_deferred(before: Any, part: _Part) -> bool:
+    """True if the result of merging is only known when everything is merged."""
     value = part.value
-    parts = value.parts if isinstance(value, Deferred) else [part]
-    if isinstance(before, Deferred) and (part.is_merged or is_reference(value)):
-        return Deferred([*before.parts, *parts])
-    if is_reference(before):
-        is_deferred = part.is_merged or is_reference(value)
-    elif is_reference(value):
+    if isinstance(before, Deferred) or is_reference(before):
+        return part.is_merged or is_reference(value)
+    if is_reference(value):
         is_class = _names_class(before) and part.key != "class_path"
-        is_deferred = isinstance(before, dict | list) or is_class
-    else:
-        is_deferred = isinstance(value, Deferred) or _replaces_class(before, value)
-    return Deferred([_Part(part.key, before), *parts]) if is_deferred else _merged(before, part)
+        return isinstance(before, dict | list) or is_class
+    return isinstance(value, Deferred) or _replaces_class(before, value)
 
 
 def _merged(before: Any, part: _Part) -> Any:
@@ -155,21 +174,39 @@ def _merged(before: Any, part: _Part) -> Any:
         if isinstance(value, list) and len(before) == len(value):
             parts = [replace(part, value=item, is_argument=True) for item in value]
             return list(map(_merged_or_deferred, before, parts))
-    if _names_class(value) and isinstance(before, dict) and "class_path" in before:
+    if _names_class(value) and _is_component(before):
         value = {"class_path": value}
     if isinstance(value, dict) and _names_class(before):
         before = {"class_path": before}
-    if not isinstance(value, dict) or not isinstance(before, dict):
-        return copy.deepcopy(value)
+    if isinstance(value, dict) and isinstance(before, dict):
+        return _merged_mapping(before, value, part)
+    return copy.deepcopy(value)
+
+
+def _merged_mapping(before: dict[Any, Any], value: dict[Any, Any], part: _Part) -> dict[Any, Any]:
+    """Return a mapping after a part with further entries; it may be changed."""
     is_component = not {*COMPONENT_KEYS}.isdisjoint(before)
     is_value = part.is_argument and part.n_outer <= 0 and not is_component
     if part.key in COMPONENT_KEYS:
         merge(before, value, part.n_outer - 1, True)
     elif is_value and {*COMPONENT_KEYS}.isdisjoint(value):
-        return copy.deepcopy(value)
+        before = _kept_entries(before, value, part.key)
+        merge(before, value, 1, True)  # each entry is a group of options
     else:
         merge(before, value, part.n_outer - 1, part.is_argument and not is_component)
     return before
+
+
+def _kept_entries(before: dict[Any, Any], value: dict[Any, Any], key: str) -> dict[Any, Any]:
+    """Copy the entries of a mapping that those of a later one are merged with."""
+    same = {name: copy.deepcopy(before[name]) for name in value if name in before}
+    if key in _OF_OPTIONS:
+        return same
+    return {name: entry for name, entry in same.items() if _is_component(entry)}
+
+
+def _is_component(value: Any) -> bool:
+    return isinstance(value, dict) and "class_path" in value
 
 
 def _names_class(value: Any) -> bool:
@@ -187,7 +224,7 @@ def _has_options(value: Any) -> bool:
 
 def _replaces_class(before: Any, value: Any) -> bool:
     """True if a value names a class or function in place of that of a component with arguments."""
-    if not isinstance(before, dict) or "class_path" not in before or len(before) == 1:
+    if not _is_component(before) or len(before) == 1:
         return False
     if isinstance(value, dict):
         return bool(value.get("class_path", before["class_path"]) != before["class_path"])
@@ -219,17 +256,32 @@ def settled(
     """
     value: Any = None
     for place, part in enumerate(node.parts):
-        if is_reference(part.value) and place > 0:
+        if place > 0 and is_reference(part.value):
             part = replace(part, value=resolve(part.value))
         if is_reference(value) and part.is_merged:
             value = resolve(value)
         has_options = any(_has_options(later.value) for later in node.parts[place + 1 :])
-        if has_options and is_class_path(part.value):  # as `complete_class_paths` writes it
-            part = replace(part, value={"class_path": part.value})
+        part = replace(part, value=_with_class(part.value, resolve, has_options))
         value = copy.deepcopy(value)
         if _replaces_class(value, part.value):
             value = accepted(value, part.value)
         value = _merged(value, part)
+    return value
+
+
+def _with_class(value: Any, resolve: Callable[[str], Any], has_options: bool) -> Any:
+    """Return a part with the class path that a reference stands for.
+
+    Args:
+        value: The value of the part.
+        resolve: Returns the value that a reference stands for.
+        has_options: Whether later parts have options of the class, so that its path becomes a
+            mapping, as `complete_class_paths` writes it.
+    """
+    if has_options and is_class_path(value):
+        return {"class_path": value}
+    if isinstance(value, dict) and is_reference(value.get("class_path")):
+        return {**value, "class_path": resolve(value["class_path"])}
     return value
 
 

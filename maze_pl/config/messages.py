@@ -18,6 +18,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Final
 
+from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, find, known_names, suggestion
 from maze_pl.core.class_path import import_object
 from maze_pl.system.atomic_files import output_folder, shown_path
@@ -238,7 +239,7 @@ def explain(message: str, options: Iterable[str] = (), words: Sequence[str] = ()
     whole = "\n  or ".join(details) or message.splitlines()[-1]
     required = _REQUIRED.search(whole)
     if required is not None and not place:
-        return _what_to_give(required[1].split(", "))
+        return _what_to_give(required[1].split(", "), words)
     near = _nearest(whole, owner, list(options)) or _further_option(whole, owner, ".".join(location))
     if 0 < len(value) <= _MOST_OF_A_VALUE and "Got value" not in whole:
         whole = f"{whole}; got {value}"
@@ -255,9 +256,18 @@ def _of_coefficient(details: list[str]) -> list[str]:
     return details
 
 
-def _what_to_give(missing: list[str]) -> str:
-    """Return the remedy for missing required options, as the user would type it."""
+def _what_to_give(missing: list[str], words: Sequence[str]) -> str:
+    """Return the remedy for missing required options, as the user would type it.
+
+    Args:
+        missing: The options.
+        words: The command line.
+    """
     commands = {name.partition(".")[0] for name in missing if name.endswith((".data", ".model"))}
+    runs = [word.partition("=")[2] for word in words if word.startswith(("--run=", "--resume="))]
+    if commands and runs:
+        sections = " and ".join(name.partition(".")[2] for name in missing)
+        return f"{Path(runs[-1], RUN_CONFIG)} is damaged: it has no {sections}"
     if "fit" in commands:
         example = "maze-pl fit --config ppo_cartpole"
         names = "`maze-pl list configs` lists the names"

@@ -78,6 +78,17 @@ def annotation_of(target: Callable[..., Any], name: str) -> Any:
     return annotation if parameter is not None else _annotation_passed_on(target, name)
 
 
+def needs_value(target: Callable[..., Any], name: str) -> bool:
+    """True for a parameter with neither default nor type; for jsonargparse, its default is None.
+
+    Args:
+        target: A class or function.
+        name: Name of the parameter.
+    """
+    parameter, _ = _parameter(target, name)
+    return parameter is not None and parameter.default is parameter.annotation is parameter.empty
+
+
 def parameter_names(target: Callable[..., Any]) -> set[str]:
     """Return the names of the options that jsonargparse finds for a class or function.
 

@@ -54,15 +54,6 @@ class Piece:
         return (self.option or "").lstrip("-").split(".")
 
     @property
-    def as_in_file(self) -> Any:
-        """The value below its keys, as in a file; for a configuration file, its content."""
-        content = self.content
-        if self.option not in CONFIG_OPTIONS:
-            for key in reversed(self.keys):
-                content = {key: content}
-        return content
-
-    @property
     def word(self) -> str | None:
         """The text for jsonargparse: without quotes for a text in quotes, which it would keep."""
         content = self.content

@@ -5,15 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from maze_pl.config.class_paths import complete_class_paths, is_short_name
-from maze_pl.config.merging import (
-    REFERENCE,
-    Deferred,
-    add_piece,
-    holder_of,
-    is_reference,
-    merged_by_now,
-    settled,
-)
+from maze_pl.config.merging import REFERENCE, Deferred, add_piece, holder_of, is_reference, settled
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
 from maze_pl.config.search_path import ConfigurationError, suggestion
 from maze_pl.core.class_path import import_object
@@ -43,19 +35,12 @@ def interpolate(
         ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
             no file has.
     """
-    whole: dict[str, Any] = {}
-    kept = []
-    for piece in pieces:
-        is_variable = piece.keys[0] == _VARIABLES
-        if is_variable:
-            known = merged_by_now({_VARIABLES: whole[_VARIABLES]} if _VARIABLES in whole else {})
-            _look_up(piece.keys, known, f"the option {piece.option}")
-        for part in (piece, *_below_data(piece, of_data)):
-            add_piece(whole, part)
-        if not is_variable:
-            kept.append(piece)
-    _set_run_directory(whole, pieces)
+    kept = [piece for piece in pieces if piece.keys[0] != _VARIABLES]
     classes = _Classes(pieces)
+    if len(kept) < len(pieces):
+        _refuse_new_variables(pieces, _assembled(kept, of_data), classes)
+    whole = _assembled(pieces, of_data)
+    _set_run_directory(whole, pieces)
     for piece in kept:
         where = f"the option {piece.option}" if piece.path is None else str(piece.path)
         lookup = _Lookup(whole, classes, where)
@@ -67,6 +52,29 @@ def interpolate(
         piece.put(lookup.filled(content))
     complete_class_paths(kept)
     return kept
+
+
+def _assembled(pieces: Sequence[Piece], of_data: Collection[str]) -> dict[str, Any]:
+    """Return the content of pieces, merged; some of its values are `Deferred`."""
+    whole: dict[str, Any] = {}
+    for piece in pieces:
+        for part in (piece, *_below_data(piece, of_data)):
+            add_piece(whole, part)
+    return whole
+
+
+def _refuse_new_variables(pieces: Sequence[Piece], known: dict[str, Any], classes: "_Classes") -> None:
+    """Refuse options that set a variable which no file has.
+
+    Args:
+        pieces: All pieces.
+        known: The content of those that are not such options, merged.
+        classes: Classes that take the place of others.
+    """
+    for piece in pieces:
+        if piece.keys[0] == _VARIABLES:
+            key = ".".join(piece.keys).removesuffix("+")
+            _Lookup(known, classes, f"the option {piece.option}").require(key)
 
 
 def _below_data(piece: Piece, names: Collection[str]) -> list[Piece]:
@@ -197,6 +205,17 @@ class _Lookup:
             return value
         return REFERENCE.sub(lambda match: str(self.filled(match[0], referring)), value)
 
+    def require(self, key: str) -> None:
+        """Refuse a dotted key that has no value.
+
+        Args:
+            key: The key.
+
+        Raises:
+            ConfigurationError: It has none, or a reference to it is unresolved or circular.
+        """
+        self._found(key, ())
+
     def _found(self, key: str, referring: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
         """Return the value of a reference, which may have others, and the references up to it."""
         if key in referring:
@@ -223,7 +242,7 @@ def _look_up(
     keys: Sequence[str],
     whole: dict[str, Any],
     where: str,
-    opened: Fill = lambda node: node,
+    opened: Fill,
 ) -> Any:
     """Return the value of a dotted key.
 

@@ -33,8 +33,8 @@ class Summary:
             return f"configuration: {self.name}"
         lines = [f"configuration: {self.name}, with"]
         for option, (value, previous) in self.changes.items():
-            instead = "" if previous is None else f" (instead of {_in_a_line(previous)})"
-            lines.append(f"  {option}: {_in_a_line(value)}{instead}")
+            instead = "" if previous is None else f" (instead of {in_a_line(previous)})"
+            lines.append(f"  {option}: {in_a_line(value)}{instead}")
         return "\n".join(lines)
 
 
@@ -99,6 +99,7 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[A
     return changes
 
 
-def _in_a_line(value: Any) -> str:
+def in_a_line(value: Any) -> str:
+    """Return a value as YAML for a summary; the end of a long one is left out."""
     text = dump(value)
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."

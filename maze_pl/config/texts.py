@@ -51,7 +51,7 @@ def with_texts(config: Any, written: Any) -> Any:
         further = _further_arguments(entries, written)
         if isinstance(entries.get("init_args"), Namespace):
             target = _Target(entries["class_path"])
-            further |= take_texts(target, entries["init_args"], _arguments(written))
+            further |= take_texts(target, entries["init_args"], arguments_of(written))
         if further:
             entries["dict_kwargs"] = further
         return copy
@@ -162,7 +162,7 @@ def _saved_component(node: Mapping[str, Any], written: Mapping[str, Any]) -> dic
     further = _further_arguments(node, written)
     if further:
         copy["dict_kwargs"] = further
-    arguments = _arguments(written)
+    arguments = arguments_of(written)
     if isinstance(node.get("init_args"), dict):
         copy["init_args"] = dict(node["init_args"])
         for name, value in node["init_args"].items():
@@ -179,7 +179,7 @@ def is_plain_component(node: Any) -> TypeGuard[dict[str, Any]]:
 
 def _plain_component(node: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
     """Copy such a component with the texts that were written."""
-    arguments = _arguments(written)
+    arguments = arguments_of(written)
     copy: dict[str, Any] = {}
     for key, value in node.items():
         if key == "init_args" and isinstance(value, dict):
@@ -205,10 +205,13 @@ def _further_arguments(node: Mapping[str, Any], written: Mapping[str, Any]) -> d
     return further
 
 
-def _arguments(written: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a component as they were written.
 
     They may stand next to the class path. jsonargparse moves further arguments that have names to the others.
+
+    Args:
+        written: The component.
     """
     besides = {key: value for key, value in written.items() if key not in COMPONENT_KEYS}
     return {**_mapping(written.get("dict_kwargs")), **besides, **_mapping(written.get("init_args"))}

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.learned_options import learned_options
+from maze_pl.config.learned_options import commands_of_training, learned_options, learned_part
+from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, parse
+from maze_pl.config.summary import in_a_line
+from maze_pl.core.provenance import Provenance
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.short_paths import shortest_ending
 
@@ -72,33 +75,57 @@ def run_names(runs: Sequence[Path]) -> dict[Path, str]:
 
 def _compared(run: Path) -> dict[str, str]:
     """Return the options by which runs are compared, as texts."""
-    learned, _ = learned_options(run)
-    for name in _LENGTHS:
-        learned.pop(name, None)
-    trainer = learned.get("trainer")
-    if isinstance(trainer, dict):
-        learned["trainer"] = {key: value for key, value in trainer.items() if key not in _LENGTHS_OF_TRAINER}
-    flat = _flat(learned)
+    flat = _without_lengths(learned_options(run)[0])
     commands = _options_of_commands(run)
     for name, value in flat.items():
         flat[name] = _with_earlier(value, [options.get(name) for options in commands])
     return flat
 
 
+def _without_lengths(learned: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that do not only end training, as texts."""
+    content = {name: value for name, value in learned.items() if name not in _LENGTHS}
+    trainer = content.get("trainer")
+    if isinstance(trainer, dict):
+        content["trainer"] = {key: value for key, value in trainer.items() if key not in _LENGTHS_OF_TRAINER}
+    return _flat(content)
+
+
 def _options_of_commands(run: Path) -> list[dict[str, str]]:
-    """Return the options of each command of a run that was resumed; nothing for other runs."""
-    provenance = recorded_provenance(run)
+    """Return the options of each command that has trained a run; nothing for a single one."""
+    commands = commands_of_training(recorded_provenance(run))
     found: list[dict[str, str]] = []
-    if len(provenance) < 2:
+    if len(commands) < 2:
         return found
-    for command in provenance:
-        try:
-            content = parse(command.get("configuration", ""))
-        except ConfigurationError:
-            continue
+    for command in commands:
+        content = parse(command.get("configuration", ""))
         if isinstance(content, dict):
-            found.append(_flat(content))
+            options = _without_lengths(learned_part(content)[0])
+            while found and not _continues(command, options, found[-1]):
+                found.pop()  # it ended before its first checkpoint
+            found.append(options)
     return found
+
+
+def _continues(command: Provenance, options: Mapping[str, str], previous: Mapping[str, str]) -> bool:
+    """True if a command may have begun with the options of a previous one, as its summary tells.
+
+    Args:
+        command: The command, whose summary lists what it changes.
+        options: Its options.
+        previous: Those of the previous one.
+    """
+    first, *lines = command.get("summary", "").splitlines() or [""]
+    if not first.removesuffix(", with").endswith(RUN_CONFIG):
+        return True  # the summary does not compare it with the run
+    changes = dict(line.strip().partition(": ")[::2] for line in lines)
+    for name, value in previous.items():
+        if name in options and options[name] != value:
+            change = changes.get(name.removesuffix(".class_path"), "")
+            is_none = value == "null" and change != "" and "(instead of" not in change
+            if not is_none and not change.endswith(f"(instead of {in_a_line(json.loads(value))})"):
+                return False
+    return True
 
 
 def _with_earlier(value: str, of_commands: Sequence[str | None]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from maze_pl.config.learned_options import commands_of_training
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.file_facts import git_text
 from maze_pl.reports.html_parts import (
@@ -118,7 +119,7 @@ def _origin(reported: ReportedRuns) -> Markup:
     values["command" if len(commands) < 2 else "commands"] = joined([code(command) for command in commands])
     notes: list[Content] = []
     if provenance:
-        first, last = provenance[0], provenance[-1]
+        first, last = commands_of_training(provenance)[0], provenance[-1]
         differences = first.get("summary", "")
         values["differences"] = code(differences) if differences else None
         values["git"] = git_text(last["git"])

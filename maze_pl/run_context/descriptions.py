@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import gymnasium
@@ -16,6 +16,7 @@ from maze_pl.core.class_path import import_object
 from maze_pl.core.spec import Spec
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer
+from maze_pl.runs.part_factories import listed_wrappers
 from maze_pl.schedules import Schedule
 
 _STAND_INS: Final = {
@@ -123,16 +124,10 @@ class Descriptions:
         return self.of("env", value)
 
     def wrappers(self, value: Any) -> Any:
-        """Describe wrappers: a name, a list, or a dict from class paths to arguments, the innermost first."""
-        if isinstance(value, Mapping) and not {"class_path", "_target_"} & value.keys():
-            items: Sequence[Any] = [
-                {"class_path": importable(path) or path, "init_args": dict(arguments or {})}
-                for path, arguments in value.items()
-            ]
-        elif isinstance(value, str) and "." not in value:
+        """Describe wrappers: a name, or anything that `listed_wrappers` takes."""
+        if isinstance(value, str) and "." not in value:
             return value
-        else:
-            items = value if isinstance(value, list | tuple) else [value]
+        items = listed_wrappers(value)
         nodes = [self.of(f"wrappers.{index}", item) for index, item in enumerate(items)]
         return [{"class_path": node} if isinstance(node, str) else node for node in nodes]
 

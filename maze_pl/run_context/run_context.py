@@ -61,7 +61,7 @@ class RunContext:
 
     Raises:
         ConfigurationError: A component or a key does not exist (the message has the nearest name),
-            or they contradict each other.
+            or they contradict each other; or there is only a `run_dir`, which holds no run.
         TypeError: A component is of an unsuitable type.
 
     Example:
@@ -150,6 +150,9 @@ class RunContext:
         described = {key: as_word(value) if isinstance(value, str) else value for key, value in described.items()}
         self._objects = descriptions.objects
         is_run = self._run_dir is not None and (self._run_dir / RUN_CONFIG).is_file()
+        if self._run_dir is not None and not (is_run or given or keys or configuration):
+            remedy = "name one, or give env, algorithm or configuration to train a new run there"
+            raise ConfigurationError(f"run_dir={self._run_dir} holds no run to continue: {remedy}")
         self.continues = is_run and configuration is None and self._only_completes(groups)
         if self.continues:
             others = {name: node for name, node in groups.items() if name not in self._objects}

@@ -1,7 +1,7 @@
 """Environments that are closed if something around them is refused."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -9,12 +9,23 @@ from typing import Any
 def closed_on_error(env: Any, is_given: bool) -> Iterator[None]:
     """Close an environment if the `with` block raises, so that what it holds is free again.
 
+    If it cannot be closed, the error of the block says so in a note.
+
     Args:
         env: The environment.
         is_given: Whether it is one of the caller, which stays open.
     """
-    with ExitStack() as parts:
-        if not is_given:
-            parts.callback(env.close)
+    try:
         yield
-        parts.pop_all()
+    except BaseException as error:
+        if not is_given:
+            _close(env, error)
+        raise
+
+
+def _close(env: Any, error: BaseException) -> None:
+    """Close an environment because of an error."""
+    try:
+        env.close()
+    except Exception as further:
+        error.add_note(f"Closing the environment failed, too: {type(further).__name__}: {further}")

@@ -8,8 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
+
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.spec import fitting_masks
+from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.building import (
     adapted,
     class_of,
@@ -21,7 +24,7 @@ from maze_pl.envs.building import (
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.action_masks_wrapper import ActionMasksWrapper, require_used, with_action_masks
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
-from maze_pl.events.pubsub import Pubsub
+from maze_pl.events.trial_registrations import forgetting_newer
 from maze_pl.runs.closed_on_error import closed_on_error
 
 
@@ -86,7 +89,10 @@ class MakeWithout:
             ConfigurationError: It has only some of them, or another number of wrappers of their classes;
                 or a function in the list makes other wrappers without them.
         """
-        base: Any = adapted(self.env())
+        made = self.env()
+        is_environment = isinstance(made, gymnasium.Env | ArrayEnv)
+        with closed_on_error(made, self.is_given or not is_environment):
+            base: Any = adapted(made)
         with closed_on_error(base, self.is_given):
             if not self.removed:
                 complete = make_wrapped(lambda: base, self.wrappers, self.action_masks)
@@ -102,7 +108,7 @@ class MakeWithout:
         is_inside = not _has_any(wrappers_of(base), classes)
         around: list[tuple[Callable[..., Any], list[Wrapper]]] = []
         with ExitStack() as trial:
-            _forget_newer_at_end(trial, base.pubsub)
+            trial.callback(forgetting_newer(base.pubsub))
             for wrapper in self.wrappers:
                 wrapped = with_wrapper(complete, wrapper, masks)
                 layers = _layers(wrapped, complete)
@@ -111,7 +117,7 @@ class MakeWithout:
                 if is_inside:
                     inside = complete
                     trial.pop_all()
-                    _forget_newer_at_end(trial, base.pubsub)
+                    trial.callback(forgetting_newer(base.pubsub))
                 else:
                     around.append((wrapper, layers))
             require_used(complete, masks)
@@ -137,19 +143,6 @@ def _has_any(layers: Iterable[Wrapper], paths: Collection[str]) -> bool:
 def class_path_of(kind: type) -> str:
     """Return a class path, as in the names of `wrapper_stack`."""
     return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _forget_newer_at_end(trial: ExitStack, pubsub: Pubsub) -> None:
-    """Have readers and subscribers that are registered from now on removed at the end of a trial."""
-    trial.callback(_forget_newer, pubsub, pubsub.readers, len(pubsub.subscribers))
-
-
-def _forget_newer(pubsub: Pubsub, readers: Collection[int], n_subscribers: int) -> None:
-    """Remove all readers but some, and all subscribers but the first ones."""
-    for reader in pubsub.readers.difference(readers):
-        pubsub.remove_reader(reader)
-    for subscriber in pubsub.subscribers[n_subscribers:]:
-        pubsub.remove_subscriber(subscriber)
 
 
 def _layers(env: Any, inside: Any) -> list[Wrapper]:

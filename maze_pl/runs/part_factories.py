@@ -1,15 +1,18 @@
 """Factories of environments, wrappers and policies that Python code gives as callables or configurations."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import gymnasium
 
 from maze_pl.config.factories import Factory
+from maze_pl.config.pieces import COMPONENT_KEYS
 from maze_pl.core.class_path import import_object
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.contract import describe
 
+_TARGET: Final = "_target_"
 _CONFIGURATION: Final = "a class path, or a dict with class_path and init_args"
 
 
@@ -17,24 +20,32 @@ def to_factory(part: Any, name: str) -> Any:
     """Return the factory that a configuration describes; anything else as it is.
 
     Args:
-        part: A class path, a dict with `class_path` and `init_args`, or something else.
+        part: A class path; a dict with `class_path` and `init_args` or, as in Maze, with `_target_`
+            and arguments; or something else.
         name: Name of the argument, for messages.
 
     Raises:
         TypeError: The arguments of a configuration are not a dict.
-        ValueError: A configuration names no class.
+        ValueError: A configuration names no class, or has arguments next to it.
     """
     if isinstance(part, str):
         return Factory(part)
     if not isinstance(part, Mapping):
         return part
+    if _TARGET in part:
+        arguments = {key: value for key, value in part.items() if key != _TARGET}
+        part = {"class_path": part[_TARGET], "init_args": arguments}
     path = part.get("class_path")
-    arguments = part.get("init_args") or {}
     if not isinstance(path, str):
         remedy = "write class_path with a dotted path, and init_args with a dict of arguments"
         raise ValueError(f"{name}={dict(part)} names no class: {remedy}")
-    if not isinstance(arguments, Mapping):
-        raise TypeError(f"{name}: the arguments of {path} are {describe(arguments)}; expected a dict")
+    if misplaced := [key for key in part if key not in COMPONENT_KEYS]:
+        fault = f"{misplaced} stand next to the class path {path}"
+        raise ValueError(f"{name}: {fault}: write arguments below init_args")
+    for key in ("init_args", "dict_kwargs"):
+        arguments = part.get(key)
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise TypeError(f"{name}: the arguments of {path} are {describe(arguments)}; expected a dict")
     return Factory.of(part)
 
 
@@ -47,7 +58,7 @@ def env_or_factory(env: Any) -> Any:
     Raises:
         ImportError: There is no class or function at a class path.
         TypeError: It is something else, or the arguments of a configuration are not a dict.
-        ValueError: A configuration names no class.
+        ValueError: A configuration names no class, or has arguments next to it.
     """
     if isinstance(env, gymnasium.Env | ArrayEnv):
         return env
@@ -59,21 +70,38 @@ def to_factories(wrappers: Any) -> list[Any]:
     """Return the factories of wrappers.
 
     Args:
-        wrappers: Callables or configurations, the first one innermost; a single one; or a mapping from
-            class paths to arguments, as in Maze.
+        wrappers: As for `listed_wrappers`.
 
     Raises:
         ImportError: There is no class or function at a class path.
         TypeError: Something is neither a callable nor a configuration with a dict of arguments.
-        ValueError: A configuration names no class.
+        ValueError: A configuration names no class, or has arguments next to it.
     """
-    items: Iterable[Any] = [wrappers]
-    if isinstance(wrappers, Mapping) and "class_path" not in wrappers:
-        items = [{"class_path": path, "init_args": arguments or {}} for path, arguments in wrappers.items()]
-    elif isinstance(wrappers, Iterable) and not isinstance(wrappers, str | Mapping):
-        items = wrappers
     expected = f"a callable that wraps an environment, {_CONFIGURATION}"
+    items = listed_wrappers(wrappers)
     return [_callable_of(item, f"wrappers[{place}]", expected) for place, item in enumerate(items)]
+
+
+def listed_wrappers(wrappers: Any) -> list[Any]:
+    """Return wrappers as a list of callables and configurations, the first one innermost.
+
+    Args:
+        wrappers: Such a list; a single wrapper; or a mapping from classes, or their paths, to
+            arguments, as in Maze.
+    """
+    if not isinstance(wrappers, Mapping):
+        is_list = isinstance(wrappers, Iterable) and not isinstance(wrappers, str)
+        return list(wrappers) if is_list else [wrappers]
+    if "class_path" in wrappers or _TARGET in wrappers:
+        return [wrappers]
+    return [_wrapper_of(kind, arguments or {}) for kind, arguments in wrappers.items()]
+
+
+def _wrapper_of(kind: Any, arguments: Any) -> Any:
+    """Return a wrapper of a class or class path."""
+    if isinstance(kind, type):
+        return partial(kind, **arguments)
+    return {"class_path": kind, "init_args": arguments}
 
 
 def _callable_of(part: Any, name: str, expected: str) -> Any:

@@ -1,4 +1,4 @@
-"""Names of the wrappers that change the rewards of a run."""
+"""Names of the reward wrappers of a run."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,7 +8,9 @@ from maze_pl.runs.recorders import class_made_by
 
 
 def reward_wrappers_in(wrappers: Sequence[Callable[..., Any]] | None) -> list[str]:
-    """Return the class names of those wrappers that change rewards, the innermost first.
+    """Return the names of wrappers' classes that extend `RewardWrapper`, the innermost first.
+
+    Other wrappers may change rewards as well.
 
     Args:
         wrappers: Callables that wrap an environment; functions do not tell what they make, and are left out.

@@ -136,7 +136,7 @@ def test_a_warm_start_takes_weights_and_statistics_into_another_algorithm(capsys
     before, after = checkpoint("ppo", "best"), checkpoint("a2c")
     assert config("a2c")["model"]["class_path"] == "maze_pl.modules.A2C"
     assert "clip_range" not in config("a2c")["model"]["init_args"]
-    assert start("a2c") == {"warm_start": str(Path("ppo/checkpoints/best.ckpt").absolute())}
+    assert start("a2c") == {"warm_start": str(Path("ppo").absolute())}
     Path("mine.yaml").write_text("warm_start: ppo\n", encoding="utf-8")
     assert main(["fit", "--config", "ppo/config.yaml", "--config", "mine.yaml", "--run_dir", "filed"]) == 0
     assert start("filed") == start("a2c") and start("ppo") == {}

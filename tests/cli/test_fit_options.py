@@ -57,6 +57,12 @@ def test_a_hyperparameter_that_is_no_option_is_refused_by_name(name: str, near: 
         refuse_unsuitable_options(options(hyperparameters=["model.lr", name]), NAMING)
 
 
+@pytest.mark.parametrize("words", [["--hyperparameters+", "model.lrr"], ["--config", "{hyperparameters: [model.lrr]}"]])
+def test_hyperparameters_are_checked_however_they_are_named(words: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no option model\.lrr"):
+        refuse_unsuitable_options(options(hyperparameters=["model.lrr"]), ["fit", *words])
+
+
 def test_hyperparameters_that_the_sweep_of_another_run_has_named_are_not_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("hyperparameters: [model.lrr]\n", encoding="utf-8")
     named = options(hyperparameters=["model.lrr"])
@@ -107,15 +113,21 @@ def test_an_option_without_a_value_is_named(words: list[str], named: str) -> Non
     assert explain("argument --model: expected one argument", words=words) == f"{named} needs a value"
 
 
-def test_the_start_of_a_run_is_a_checkpoint_however_it_was_named(
+def test_the_start_of_a_run_is_the_run_or_checkpoint_that_was_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     best = tmp_path / "run" / "checkpoints" / "best.ckpt"
     best.parent.mkdir(parents=True)
     best.touch()
-    for named in ("run", str(tmp_path / "run"), "run/checkpoints/best.ckpt"):
-        assert start_of(options(warm_start=named, ckpt_path=None)) == {"warm_start": str(best)}
+    for named, path in (
+        ("run", tmp_path / "run"),
+        ("run/../run/", tmp_path / "run"),
+        ("run/checkpoints/best.ckpt", best),
+    ):
+        assert start_of(options(warm_start=named, ckpt_path=None)) == {"warm_start": str(path)}
         assert start_of(options(warm_start=named, ckpt_path="a.ckpt")) == {"ckpt_path": str(tmp_path / "a.ckpt")}
     assert start_of(options(ckpt_path=None)) == {}
     assert start_of(options(resume="run", ckpt_path="a.ckpt")) == {"resume": str(tmp_path / "run")}
+    with pytest.raises(ConfigurationError, match=r"there is no checkpoint"):
+        start_of(options(warm_start="missing", ckpt_path=None))

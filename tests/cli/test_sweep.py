@@ -200,7 +200,19 @@ def test_in_python_a_signal_is_raised_once_the_trials_have_ended(project: Path, 
     with pytest.raises(KeyboardInterrupt):
         maze_pl.sweep(SWEEP, run_dir="here")
     thread.join()
-    assert [trial.status for trial in maze_pl.SweepResult("here").trials] == ["under way"]
+    (stopped,) = maze_pl.SweepResult("here").trials
+    assert stopped.status == "under way" and math.isnan(stopped.seconds)
+    before = stopped_after("here")
+    assert before is not None
+    Path("hang").unlink()
+    continued = maze_pl.sweep(resume="here").trials[0]
+    assert continued.status == "finished" and continued.seconds >= before
+    assert stopped_after("here") is None
+
+
+def stopped_after(folder: str) -> float | None:
+    """Seconds that the storage of a sweep has for its first trial, as long as it is stopped."""
+    return maze_pl.SweepResult(folder).study.trials[0].user_attrs["seconds_so_far"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.slow

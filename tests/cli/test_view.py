@@ -136,10 +136,21 @@ def test_rollout_of_a_run_has_the_probabilities_of_its_agent(run: Path) -> None:
 
 
 @pytest.mark.slow
+def test_rollout_in_another_folder_has_the_probabilities_of_the_run_that_it_names(run: Path) -> None:
+    options = ["--n_episodes", "1", "--runner", "sequential", "--max_steps", "5", "--output_dir", "elsewhere"]
+    assert main(["rollout", str(run), *options]) == 0
+    assert main(["view", "elsewhere"]) == 0
+    assert has_probabilities(document_in(Path("elsewhere/view.html"))["episodes"][0])
+
+
+@pytest.mark.slow
 def test_only_the_agent_that_played_a_rollout_has_probabilities(
     run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(run, folder / "copy")
+    provenance = folder / "copy/rollouts/three/provenance.json"
+    text = provenance.read_text(encoding="utf-8")
+    provenance.write_text(text.replace(str(run / "checkpoints"), "gone"), encoding="utf-8")  # not found there either
     played = Path("copy/checkpoints/best.ckpt")
     played.touch()  # copies are newer than the episodes, but the same
     assert main(["view", "copy/rollouts/three"]) == 0

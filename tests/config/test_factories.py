@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -40,9 +41,10 @@ class Data:
 
 def instantiate(config: dict[str, Any]) -> Any:
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(Data, "data")
-    parsed = parser.parse_object({"data": {"class_path": f"{__name__}.Data", "init_args": config}})
-    return parser.instantiate(with_factories(parsed)).data
+    parser.add_subclass_arguments(Data, "data", fail_untyped=False)
+    written = {"data": {"class_path": f"{__name__}.Data", "init_args": config}}
+    parsed = parser.parse_object(copy.deepcopy(written))
+    return parser.instantiate(with_factories(parsed, written)).data
 
 
 @pytest.mark.parametrize("maker", ["make_room", "RoomEnv"])
@@ -108,3 +110,35 @@ def test_an_argument_that_is_required_and_has_no_type_is_not_none() -> None:
     assert Factory(path)(layout=1) == (1, None, 3)
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'layout'"):
         Factory(path, {"goal": 2})()
+
+
+def make_typed(horizon: int | None, goal: int | None = None) -> Any:
+    return horizon, goal
+
+
+class UntypedEnv(gymnasium.Env[Any, Any]):
+    def __init__(self, layout, goal=None) -> None:  # type: ignore[no-untyped-def]
+        self.layout, self.goal = layout, goal
+
+
+def make_other(make: Callable[[], gymnasium.Env[Any, Any]]) -> gymnasium.Env[Any, Any]:
+    return make()
+
+
+@pytest.mark.parametrize("maker", ["make_untyped", "UntypedEnv"])
+def test_environments_of_a_run_get_none_only_where_it_is_written_or_declared(maker: str) -> None:
+    path = f"{__name__}.{maker}"
+    for env in ({"class_path": path, "init_args": {"goal": 2}}, {"class_path": path}):
+        with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'layout'"):
+            instantiate({"env": env}).env()
+    instantiate({"env": {"class_path": path, "init_args": {"layout": None}}}).env()
+    assert instantiate({"env": {"class_path": f"{__name__}.make_typed"}}).env() == (None, None)
+    assert Factory(f"{__name__}.make_typed")() == (None, None)
+
+
+def test_environments_within_environments_miss_arguments_that_nothing_sets() -> None:
+    env = {"class_path": f"{__name__}.UntypedEnv", "init_args": {"layout": 1}}
+    assert Factory(f"{__name__}.make_other", {"make": env})().layout == 1
+    env["init_args"] = {"goal": 2}
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'layout'"):
+        Factory(f"{__name__}.make_other", {"make": env})()

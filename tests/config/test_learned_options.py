@@ -181,12 +181,12 @@ def test_a_run_that_a_file_continues_keeps_its_start(tmp_path: Path) -> None:
         ("/base/checkpoints/best.ckpt", "/base"),  # as version 0.2.0 records --warm-start base
         ("/base/checkpoints/last.ckpt", "/base/checkpoints/last.ckpt"),
         ("/base/seed_0/checkpoints/best.ckpt", "/base/seed_*"),
-        ("/base/seed_1/checkpoints/last.ckpt", "/base/seed_*"),  # without a best one
+        ("/base/seed_1/checkpoints/last.ckpt", "/base/seed_*/checkpoints/last.ckpt"),
         ("/base/seed_1/checkpoints/epoch=3.ckpt", "/base/seed_*/checkpoints/epoch=3.ckpt"),
         ("/base/seed_12", "/base/seed_*"),
     ],
 )
-def test_the_seeds_of_a_training_are_one_start_whichever_checkpoint_they_have(
+def test_the_seeds_of_a_training_are_one_start_if_the_same_checkpoint_was_named(
     tmp_path: Path, path: str, expected: str
 ) -> None:
     assert start(tmp_path / "a", {"command": "maze-pl fit", "start": {"warm_start": path}}) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from maze_pl.config.messages import message_of
+from maze_pl.config.messages import explain, message_of
 
 
 def test_a_number_that_is_too_large_is_not_reported_as_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +17,23 @@ def test_a_number_that_is_too_large_is_not_reported_as_too_little_memory(monkeyp
         assert error.__traceback__ is not None
         errors.append(message_of(error.with_traceback(error.__traceback__.tb_next)))
     assert errors == ["a number is too large: intermediate overflow in fsum", "not enough memory: 8 EiB"]
+
+
+@pytest.mark.parametrize(
+    ("message", "words", "expected"),
+    [
+        (
+            "validate.data, validate.model",
+            ["validate", "--run=r"],
+            "r/config.yaml is damaged: it has no data and model",
+        ),
+        ("fit.data", ["fit", "--resume=r"], "r/config.yaml is damaged: it has no data"),
+        ("validate.data", ["validate"], "no run given: use the RUN_DIR of a trained agent"),
+        ("fit.data", ["fit", "--run_dir=r"], "no configuration given: use --config NAME"),
+    ],
+)
+def test_sections_that_a_run_lacks_are_no_sign_that_no_run_was_named(
+    message: str, words: list[str], expected: str
+) -> None:
+    text = f"the following arguments are required: {message}"
+    assert explain(text, words=words).startswith(expected)

@@ -214,3 +214,31 @@ def test_references_see_options_of_commands_that_have_the_environment_at_the_top
     assert prepare([command, "--config", "mine.yaml", "--data.init_args.env.size", "5"])[-1] == "--env.size=5"
     last = ("--wrappers+", "g.H", "--env.n", "${data.wrappers.1}")
     assert prepare([command, "--config", "mine.yaml", *last])[-1] == "--env.n=g.H"
+
+
+def test_a_class_path_that_is_a_reference_leaves_the_arguments_that_the_class_does_not_have() -> None:
+    path = f"{__name__}.make_unnamed_env"
+    Path("mine.yaml").write_text(
+        f"base: ppo_cartpole\nvariables: {{maker: {path}, same: maze_pl.envs.make_gym_maze_env}}\n", encoding="utf-8"
+    )
+    mine = ("--config", "mine.yaml")
+    for words in (
+        ("--data.env", "{class_path: '${variables.maker}'}"),
+        ("--data.env.class_path", "${variables.maker}"),
+    ):
+        assert held_out(*mine, *words) == {"class_path": path, "init_args": {}}
+    assert referring(*mine, "--data.env.class_path", "${variables.same}", value="${data.env.name}") == "CartPole-v1"
+
+
+def test_options_set_variables_that_references_lead_to() -> None:
+    Path("mine.yaml").write_text(
+        "base: ppo_cartpole\nvariables: {small: {n: 1}, chosen: '${variables.small}', items: [1]}\n",
+        encoding="utf-8",
+    )
+    mine = ("--config", "mine.yaml")
+    assert referring(*mine, "--variables.chosen.n", "2", value="${variables.chosen.n}") == 2
+    assert referring(*mine, "--variables.chosen.n", "2", value="${variables.small.n}") == 1
+    assert referring(*mine, "--variables.items+", "2", value="${variables.items}") == [1, 2]
+    for option in ("--variables.chosen.m", "--variables.chosen.m+"):
+        with pytest.raises(ConfigurationError, match=r"refers to variables\.chosen\.m, which is not set"):
+            referring(*mine, option, "2", value="1")

@@ -297,7 +297,7 @@ def test_components_of_components_get_texts(text: str) -> None:
     parser = TextKeepingParser(exit_on_error=False)
     parser.add_subclass_arguments(Holder, "holder")
     config = with_texts(parser.parse_object(copy.deepcopy(written)), written)
-    holder = parser.instantiate(with_factories(config)).holder
+    holder = parser.instantiate(with_factories(config, written)).holder
     expected = {"title": text, "size": text, "other": text}
     assert same(holder.layout.received, expected)
     assert same(holder.env().received, expected_of(text))

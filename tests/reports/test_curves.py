@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,7 +81,8 @@ def test_an_option_that_a_resumed_run_changed_has_both_values_in_its_name(tmp_pa
     commands: list[Provenance] = []
     for horizon in (60, 60, 30, 20):  # the last command was stopped before its first checkpoint
         text = f"seed_everything: 0\nmodel: {{lr: 0.1}}\ndata: {{horizon: {horizon}}}\n"
-        commands.append({**collect_provenance(["maze-pl", "fit"], 0), "configuration": text})
+        words = ["maze-pl", "fit", *(["--resume", "run"] if commands else [])]
+        commands.append({**collect_provenance(words, 0), "configuration": text})
     (runs[0] / "provenance.json").write_text(provenance_text(commands))
     (runs[1] / "provenance.json").write_text(provenance_text(commands[2:3]))
     groups, _ = grouped_runs(runs)
@@ -88,6 +90,57 @@ def test_an_option_that_a_resumed_run_changed_has_both_values_in_its_name(tmp_pa
     commands[0]["configuration"] = "data: ["
     (runs[0] / "provenance.json").write_text(provenance_text([commands[0], commands[2]]))
     assert [group.runs for group in grouped_runs(runs)[0]] == [runs]
+
+
+def names(folder: Path, others: str, *commands: tuple[str, str]) -> list[str]:
+    """Names of the groups of a run and another one.
+
+    Args:
+        folder: Folder for both.
+        others: Configuration of the other run.
+        commands: Configuration and summary of each command of the run; the last one was kept.
+    """
+    runs = [write_run(folder / name) for name in ("run", "other")]
+    (runs[0] / "config.yaml").write_text(commands[-1][0], encoding="utf-8")
+    (runs[1] / "config.yaml").write_text(others, encoding="utf-8")
+    entries: list[Provenance] = []
+    for configuration, summary in commands:
+        start = {"resume": "run"} if summary.startswith(OF_RUN) else {}
+        described: Any = {"configuration": configuration, "summary": summary, "start": start}
+        entries.append({"command": "maze-pl fit", "versions": {}, "git": None, **described})
+    (runs[0] / "provenance.json").write_text(provenance_text(entries))
+    return [group.name for group in grouped_runs(runs)[0]]
+
+
+OF_RUN = "configuration: run/config.yaml"
+
+
+def rate(value: float) -> str:
+    """A configuration with a learning rate."""
+    return f"model: {{class_path: a.B, init_args: {{lr: {value}}}}}\n"
+
+
+def test_commands_that_trained_nothing_are_not_in_the_name_of_a_run(tmp_path: Path) -> None:
+    failed = (rate(0.01), "configuration: ppo_cartpole, with\n  model.lr: 0.01 (instead of 0.1)")
+    trained = (rate(0.001), "configuration: ppo_cartpole, with\n  model.lr: 0.001 (instead of 0.1)")
+    assert names(tmp_path / "a", rate(5), failed, trained)[0] == "model.lr=0.001"
+    wrong = (rate(0.1), f"{OF_RUN}, with\n  model.lr: 0.1 (instead of 0.001)")
+    unchanged = (rate(0.001), OF_RUN)
+    assert names(tmp_path / "b", rate(5), trained, wrong, unchanged)[0] == "model.lr=0.001"
+    assert names(tmp_path / "c", rate(5), trained, wrong, wrong, unchanged)[0] == "model.lr=0.001"
+    right = (rate(0.0001), f"{OF_RUN}, with\n  model.lr: 0.0001 (instead of 0.001)")
+    assert names(tmp_path / "d", rate(5), trained, wrong, right)[0] == "model.lr=0.001, then 0.0001"
+
+
+def test_configurations_of_commands_are_compared_in_the_form_of_the_last_one(tmp_path: Path) -> None:
+    first, second, same = (
+        f"data: {{class_path: a.Data, init_args: {{env: {env}}}}}"
+        for env in ("a.make_a", "a.make_b", "{class_path: a.make_a, init_args: {}}")
+    )
+    changed = (second, f"{OF_RUN}, with\n  data.env: a.make_b (instead of a.make_a)")
+    (name, _) = names(tmp_path / "a", second, (first, ""), changed)
+    assert name == 'data.env.class_path="a.make_a", then "a.make_b"'
+    assert len(names(tmp_path / "b", first, (first, ""), (same, OF_RUN))) == 1
 
 
 def test_a_run_whose_configuration_cannot_be_read_is_a_group_by_itself(tmp_path: Path) -> None:

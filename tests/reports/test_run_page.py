@@ -117,3 +117,15 @@ def test_runs_without_metrics_are_named_and_the_curves_of_the_others_are_drawn(t
     assert "trial_0/seed_0 has no metrics.csv yet" in section
     assert f"{runs[1] / 'metrics.csv'} is empty" in section and f"{runs[2] / 'metrics.csv'} is damaged" in section
     assert section.count("<svg") == 2  # the return and the KPI of the last run
+
+
+def test_differences_and_start_are_those_of_the_command_that_began_the_training(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    entries: list[dict[str, object]] = []
+    for day, start in enumerate(({}, {}, {"resume": "run"})):
+        described = {"summary": f"model.lr: {day}", "started": f"2030-01-0{day + 1}", "start": start}
+        entries.append({"command": "maze-pl fit", "versions": {}, "git": None, **described})
+    (run / "provenance.json").write_text(json.dumps({"commands": entries}), encoding="utf-8")
+    section = section_of(run_page(ReportedRuns(run, [run])), "Configuration")
+    assert "2030-01-02" in section and "model.lr: 1" in section
+    assert "2030-01-01" not in section and "model.lr: 0" not in section

@@ -391,6 +391,12 @@ def test_the_first_example_trains_and_acts() -> None:
     assert main(["validate", str(context.run_directory)]) == 0
 
 
+def test_a_run_directory_alone_that_holds_no_run_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"^run_dir=typo holds no run to continue: name one, or give env"):
+        RunContext(run_dir="typo")
+    assert RunContext(run_dir="new", overrides={"env.name": "CartPole-v1"}).command[-1] == "new"
+
+
 def test_the_agent_acts_with_the_weights_of_the_last_training_also_if_it_has_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -29,3 +29,16 @@ def test_only_an_error_closes_an_environment_that_was_made(error: Any, is_given:
         if error is not None:
             raise error
     assert env.n_closed == (error is not None and not is_given)
+
+
+class Unclosable(GymMazeEnv):
+    """Cannot be closed."""
+
+    def close(self) -> None:
+        raise OSError("still in use")
+
+
+def test_an_environment_that_cannot_be_closed_does_not_hide_the_error() -> None:
+    with pytest.raises(ValueError, match=r"^refused") as found, closed_on_error(Unclosable("CartPole-v1"), False):
+        raise ValueError("refused")
+    assert found.value.__notes__ == ["Closing the environment failed, too: OSError: still in use"]

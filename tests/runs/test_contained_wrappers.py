@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -286,6 +287,24 @@ def test_an_environment_is_closed_if_it_is_refused_unless_the_caller_gave_it(wri
     assert len(closed) == 3
     rollout(given, written.path, wrappers=CONTAINED, max_steps=3)
     assert len(closed) == 4
+
+
+def test_an_environment_that_cannot_be_adapted_is_closed_unless_it_is_none() -> None:
+    closed: list[bool] = []
+
+    class Hidden(gymnasium.Wrapper[Any, Any, Any, Any]):
+        """Hides what is inside of it."""
+
+        def close(self) -> None:
+            closed.append(True)
+            super().close()
+
+    with pytest.raises(TypeError, match=r"hides its sub-steps, masks and events"):
+        MakeWithout(lambda: Hidden(PENDULUM()))()
+    assert closed == [True]
+    with pytest.raises(TypeError, match=r"which is not a gymnasium environment") as found:
+        MakeWithout(lambda: 3)()
+    assert not hasattr(found.value, "__notes__")
 
 
 def test_rollouts_keep_no_events_for_statistics_that_are_replaced() -> None:

@@ -33,6 +33,10 @@ def limited(env: Any) -> TimeLimitWrapper:
         (cart_pole, [FIVE]),
         (cart_pole, FIVE),
         (cart_pole, {LIMIT: {"max_episode_steps": 5}}),
+        (cart_pole, {TimeLimitWrapper: {"max_episode_steps": 5}}),
+        (cart_pole, {"_target_": LIMIT, "max_episode_steps": 5}),
+        (cart_pole, [{"_target_": LIMIT, "max_episode_steps": 5}]),
+        ({"_target_": f"{__name__}.cart_pole"}, FIVE),
         (cart_pole, [f"{__name__}.limited"]),
         (cart_pole, f"{__name__}.limited"),
         (cart_pole, limited),
@@ -56,6 +60,12 @@ def test_environments_and_wrappers_are_callables_or_configurations(env: Any, wra
         ({"env": "CartPole-v1"}, "={'env': 'CartPole-v1'} names no class: write class_path with a dotted path"),
         ({"class_path": limited}, "names no class: write class_path with a dotted path"),
         ({"class_path": LIMIT, "init_args": 5}, f"arguments of {LIMIT} are '5' of type int; expected a dict"),
+        ({"class_path": LIMIT, "init_args": []}, f"arguments of {LIMIT} are a list of 0 values; expected a dict"),
+        ({"class_path": LIMIT, "dict_kwargs": 3}, f"arguments of {LIMIT} are '3' of type int; expected a dict"),
+        (
+            {"class_path": LIMIT, "n": 5},
+            rf"\['n'\] stand next to the class path {LIMIT}: write arguments below init_args",
+        ),
     ],
 )
 @pytest.mark.parametrize("argument", ["env", "wrappers"])
