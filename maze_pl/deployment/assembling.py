@@ -189,7 +189,7 @@ class MakeDeployed:
             wrapper.prepare_deployment()
         for normalizer in normalizers_of(built.env):
             if missing := normalizer.missing_statistics:
-                fault = f"ObservationNormalizationWrapper has no statistics of {missing}"
+                fault = f"{type(normalizer).__name__} has no statistics of {missing}"
                 remedy = "take them from a run by AgentDeployment.from_run"
                 raise ValueError(f"{fault}: give wrapper_statistics, or {remedy}")
 

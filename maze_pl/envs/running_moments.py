@@ -120,8 +120,14 @@ def rebased_moments(state: Mapping[str, Any], current: Mapping[str, Any]) -> dic
     shift = state["mean"] - current["mean"]
     n_new, sums = state["n_new"], state["sum"]
     squares = state["sum_squares"] + 2 * shift * sums + n_new * shift**2
-    common = {name: current[name] for name in ("window", "n", "mean", "m2")}
-    return {**common, "n_new": n_new, "sum": sums + n_new * shift, "sum_squares": np.maximum(squares, 0.0)}
+    common = {name: current[name] for name in ("n", "mean", "m2")}
+    return {
+        **common,
+        "window": state["window"],
+        "n_new": n_new,
+        "sum": sums + n_new * shift,
+        "sum_squares": np.maximum(squares, 0.0),
+    }
 
 
 def _without_sums(n: int, mean: Array, m2: Array) -> dict[str, Any]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 DEFAULT_STRATEGY: Final = "maze_pl.envs.wrappers.MeanZeroStdOneObservationNormalizationStrategy"
 MANUAL_ENTRIES: Final = ("strategy", "strategy_config", "statistics")
-_NAME: Final = "ObservationNormalizationWrapper"
 
 
 class ObservationNormalizationWrapper(ObservationWrapper):
@@ -86,18 +85,21 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         manual_config: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(env)
+        own_name = type(self).__name__
         self.statistics_dump = statistics_dump
         used_files = {wrapper.statistics_dump for wrapper in normalizers_of(env)}
         if statistics_dump is not None and statistics_dump in used_files:
-            raise ValueError(f"{_NAME}: an inner wrapper already writes to {statistics_dump=}; name another file")
+            raise ValueError(f"{own_name}: an inner wrapper already writes to {statistics_dump=}; name another file")
         self.sampling_policy = sampling_policy
         manual_config, excluded = manual_config or {}, set(exclude or [])
         masks = {name for step_masks in env.action_masks_dict.values() for name in step_masks.values()}
-        all_spaces = _spaces_by_name(env.observation_spaces_dict, excluded)
+        all_spaces = _spaces_by_name(env.observation_spaces_dict, excluded, own_name)
         if unknown := (excluded | set(manual_config)) - set(all_spaces):
-            raise ValueError(f"{_NAME}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
+            raise ValueError(f"{own_name}: there are no observations {sorted(unknown)}; there are {sorted(all_spaces)}")
         if both := (excluded | masks) & set(manual_config):
-            raise ValueError(f"{_NAME}: {sorted(both)} are in manual_config, but are excluded or serve as action masks")
+            raise ValueError(
+                f"{own_name}: {sorted(both)} are in manual_config, but are excluded or serve as action masks"
+            )
         defaults = {
             "strategy": default_strategy,
             "strategy_config": default_strategy_config,
@@ -109,7 +111,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             is_usual = isinstance(space, spaces.Box) and space.low.size > 0
             if name in masks | excluded or not (is_usual or name in manual_config):
                 continue
-            with _named(name):
+            with self._named(name):
                 settings = _settings_of(manual_config.get(name, {}), defaults)
                 self.strategies[name] = _strategy_of(space, settings)
             if settings["statistics"] is not None:
@@ -181,7 +183,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
             observations = np.stack(samples[name]).astype(np.float64)
             if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
                 wrong = f"{name!r}: {n_wrong} of {len(observations)} samples have values that are not finite"
-                raise ValueError(f"{_NAME}: {wrong}; correct the environment, or exclude the observation")
+                raise ValueError(f"{type(self).__name__}: {wrong}; correct the environment, or exclude the observation")
             # outside of `_named`: errors of a user's strategy pass unchanged
             self.set_normalization_statistics({name: self.strategies[name].estimate_stats(observations)})
         if self.statistics_dump is not None:
@@ -190,7 +192,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     def _set_absent(self, names: Sequence[str], n_samples: int) -> None:
         """Handle observations that did not occur in the sampled acts, by raising ValueError."""
         hint = "sample more, use a sampling_policy that gets there, or give their statistics"
-        raise ValueError(f"{_NAME}: observations {names} did not occur in {n_samples} acts; {hint}")
+        raise ValueError(f"{type(self).__name__}: observations {names} did not occur in {n_samples} acts; {hint}")
 
     def get_normalization_statistics(self) -> dict[str, Statistics]:
         """Observation -> statistic -> number or array, for observations with known statistics."""
@@ -207,12 +209,12 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         others = dict(statistics)
         for name in self.strategies.keys() & statistics.keys():
-            with _named(name):
+            with self._named(name):
                 self.strategies[name].set_normalization_stats(others.pop(name))
         if others and (inner := normalizers_of(self.env)):
             inner[0].set_normalization_statistics(others)
         elif others:
-            raise ValueError(f"{_NAME}: {sorted(others)} are not normalised; {list(self.strategies)} are")
+            raise ValueError(f"{type(self).__name__}: {sorted(others)} are not normalised; {list(self.strategies)} are")
 
     @property
     def configured_statistics(self) -> dict[str, Statistics]:
@@ -239,7 +241,18 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         self.load_state_dict(state)
         if missing := self.missing_statistics:
-            raise ValueError(f"{_NAME}: {missing} are not among the statistics that were estimated before")
+            raise ValueError(
+                f"{type(self).__name__}: {missing} are not among the statistics that were estimated before"
+            )
+
+    @contextmanager
+    def _named(self, observation: str) -> Iterator[None]:
+        """Name the wrapper and the observation in errors that are raised inside."""
+        try:
+            yield
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{type(self).__name__}: observation {observation!r}: {error}") from error
 
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
@@ -306,24 +319,16 @@ def _strategy_of(space: spaces.Space[Any], settings: Mapping[str, Any]) -> Obser
     return strategy
 
 
-@contextmanager
-def _named(observation: str) -> Iterator[None]:
-    """Name the observation in errors that are raised inside."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{_NAME}: observation {observation!r}: {error}") from error
-
-
-def _spaces_by_name(spaces_dict: Mapping[StepKey, spaces.Dict], excluded: Set[str]) -> dict[str, spaces.Space[Any]]:
+def _spaces_by_name(
+    spaces_dict: Mapping[StepKey, spaces.Dict], excluded: Set[str], owner: str
+) -> dict[str, spaces.Space[Any]]:
     """Observation -> its space, which must be the same in all sub-steps unless it is excluded."""
     by_name: dict[str, spaces.Space[Any]] = {}
     for key, space in spaces_dict.items():
         for name, part in space.spaces.items():
             known = by_name.setdefault(name, part)
             if name not in excluded and not are_alike(known, part):
-                raise ValueError(f"{_NAME}: {name!r} is {part} in sub-step {key!r}, {known} in another one; rename one")
+                raise ValueError(f"{owner}: {name!r} is {part} in sub-step {key!r}, {known} in another one; rename one")
     return by_name
 
 

@@ -41,7 +41,9 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         clip_range: Range that normalised values are clipped to; None for an end without a limit.
         exclude: Observations that are not normalised.
         sampling_policy: Policy that acts while the first statistics are estimated; see the base class.
-        weight: Number of observations that the first statistics count as, estimated or set.
+        statistics: Observation -> its first `mean` and `std`, numbers or arrays; those that are missing
+            are estimated.
+        weight: Number of observations that the first statistics count as.
         window: Number of observations that the statistics look back on, with decreasing weight; None
             for all.
 
@@ -64,19 +66,22 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         clip_range: Sequence[float | None] = (-10.0, 10.0),
         exclude: Sequence[str] | None = None,
         sampling_policy: str | Policy | Callable[..., Policy] | None = None,
+        statistics: Mapping[str, Mapping[str, Any]] | None = None,
         weight: int = 1000,
         window: int | None = 10_000,
     ) -> None:
         exclude = sorted({*(exclude or ()), *_unsuitable(env.observation_spaces_dict)})
         strategy_config = {"clip_range": clip_range, "axis": 0}
         super().__init__(env, default_strategy_config=strategy_config, sampling_policy=sampling_policy, exclude=exclude)
-        if weight < 1 or (window is not None and window < weight):
+        if not isinstance(weight, int) or weight < 1 or (window is not None and window < weight):
             name = type(self).__name__
-            raise ValueError(f"{name}: {weight=} must be at least 1, and {window=} at least as large, or None")
+            numbers = f"{weight=} must be a whole number from 1, and {window=} at least as large, or None for all"
+            raise ValueError(f"{name}: {numbers}")
         self.weight, self.window = weight, window
         self._moments: dict[str, RunningMoments] = {}
         self._has_begun = False
         self._is_frozen = False
+        self.set_normalization_statistics(statistics or {})
 
     # ----------------------------------------------------------------------------------------------- episodes
 
@@ -135,6 +140,7 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         if not state:
             return
         self.load_shared_state(state["shared"])
+        self._has_begun = True
         for name, used in state["used"].items():
             self.strategies[name].set_normalization_stats(used)
 
@@ -147,9 +153,15 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         """Merge the common statistics with those that each copy has gathered since, in their order.
 
         Raises:
-            ValueError: The copies do not have the same common statistics.
+            ValueError: The copies do not have the same common statistics, or an observation had values
+                that are not finite.
         """
-        return {name: merged_moments([state[name] for state in states]) for name in states[0]}
+        merged = {name: merged_moments([state[name] for state in states]) for name in states[0]}
+        for name, state in merged.items():
+            if not (np.isfinite(state["mean"]).all() and np.isfinite(state["m2"]).all()):
+                fault = f"observation {name!r} had values that are not finite, or too large to square"
+                raise ValueError(f"{cls.__name__}: {fault}; correct the environment, or exclude the observation")
+        return merged
 
     @classmethod
     def rebase_shared_state(cls, state: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +177,8 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         if missing := [name for name in self.strategies if name not in state]:
             fault = f"{missing} are not among the statistics of {sorted(state)} that were gathered before"
             raise ValueError(f"{type(self).__name__}: {fault}")
-        self._moments = {name: RunningMoments(state[name]) for name in self.strategies}
+        for name in self.strategies:
+            self._moments[name] = RunningMoments({**state[name], "window": self.window or 0})
         if self._is_frozen or not self._has_begun:
             self._use_moments()
 

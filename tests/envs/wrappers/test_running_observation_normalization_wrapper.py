@@ -172,9 +172,49 @@ def test_observations_that_differ_between_sub_steps_are_left_alone() -> None:
         ObservationNormalizationWrapper(SameName(make_heap_env()))
 
 
-@pytest.mark.parametrize("options", [{"weight": 0}, {"weight": 20, "window": 10}])
-def test_impossible_weights_are_refused(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"weight=\d+ must be at least 1, and window=\d+ at least as large, or None"):
+def test_a_changed_window_counts_from_the_next_merge_on() -> None:
+    earlier, env = cartpole(weight=5), cartpole(weight=5, window=6)
+    other = KIND.merge_shared_states([earlier.shared_state()])
+    observe(earlier, 9)
+    env.load_shared_state(KIND.merge_shared_states([earlier.shared_state()]))
+    rebased = KIND.rebase_shared_state(env.shared_state(), other)
+    for state in (env.shared_state(), rebased):
+        assert KIND.merge_shared_states([state])["observation"]["n"] <= 6
+
+
+def test_first_statistics_may_be_given() -> None:
+    env = KIND.wrap(GymMazeEnv("CartPole-v1"), statistics=GIVEN)
+    np.testing.assert_equal(env.shared_state(), cartpole().shared_state())
+    assert env.configured_statistics == {}  # they change
+    with pytest.raises(
+        ValueError, match=r"^RunningObservationNormalizationWrapper: observation 'observation': .* positive"
+    ):
+        KIND.wrap(GymMazeEnv("CartPole-v1"), statistics={"observation": {"mean": 0, "std": 0}})
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e200])
+def test_values_that_are_not_finite_are_named_when_statistics_are_merged(value: float) -> None:
+    env = cartpole()
+    env.reset(seed=0)
+    env._moments["observation"].add(np.array([0.0, value, 0.0, 0.0]))
+    with pytest.raises(ValueError, match="observation 'observation' had values that are not finite, or too large"):
+        env.merge_shared_states([env.shared_state()])
+
+
+def test_a_copy_that_gets_the_state_keeps_the_units_of_the_episode() -> None:
+    env, other = cartpole(weight=1), cartpole(weight=1)
+    observe(env, 3)
+    other.load_state_dict(env.state_dict())
+    other.load_shared_state(env.merge_shared_states([env.shared_state()]))
+    np.testing.assert_equal(other.get_normalization_statistics(), env.get_normalization_statistics())
+
+
+@pytest.mark.parametrize("options", [{"weight": 0}, {"weight": 1.5}, {"weight": 20, "window": 10}])
+def test_impossible_weights_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValueError, match=r"weight=.* must be a whole number from 1, and window=\d+ at least as large, or"
+    ):
         cartpole(**options)
 
 
