@@ -1,5 +1,7 @@
 """An agent's policy and critic as one module, to be trained, moved and saved as a whole."""
 
+from typing import Any, NoReturn
+
 from torch import nn
 
 from maze_pl.agents.network_io import StateShapes, state_shapes
@@ -36,6 +38,16 @@ class TorchActorCritic(nn.Module):
             shapes = _own_state_shapes(network, policy_networks)
             if shapes:
                 self.critic_state_shapes[key] = shapes
+
+    def compile(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse `torch.compile` of the whole, which is never called: only its networks are.
+
+        Raises:
+            NotImplementedError: Always, with the alternatives.
+        """
+        each = "compile each network of the policy, as in networks.policy.networks[0][0].compile()"
+        captured = "updates by a compiled network are not captured, so that small ones get slower"
+        raise NotImplementedError(f"policy and critic are not called as one module: {each}; {captured}")
 
 
 def _own_state_shapes(network: nn.Module, policy_networks: list[nn.Module]) -> StateShapes:

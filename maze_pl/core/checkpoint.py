@@ -96,6 +96,8 @@ class EntryParts(TypedDict, total=False):
             earlier versions.
         frozen: Names of those of them that require no gradient; absent in checkpoints of earlier
             versions.
+        networks: Part of the networks -> names of its activations, or the distribution of an action
+            head; absent in checkpoints of earlier versions.
         group_settings: Settings of the groups of each optimiser that the algorithm has made; absent in
             checkpoints of earlier versions.
         coefficients: Option -> its number as `option`, and the one that a callback has set as `value`;
@@ -113,6 +115,7 @@ class EntryParts(TypedDict, total=False):
     ranks: list[RankState]
     optimized: list[list[list[str]]]
     frozen: list[str]
+    networks: dict[str, str]
     group_settings: list[list[GroupSettings]]
     coefficients: dict[str, dict[str, float | None]]
     config: RunConfiguration

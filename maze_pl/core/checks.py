@@ -71,6 +71,7 @@ def check_at_least(least: float, **values: float | None) -> None:
         ValueError: A value is smaller or not finite.
     """
     for name, value in values.items():
+        _check_number(name, value)
         if value is not None and not least <= value < math.inf:
             raise ValueError(f"{name}={value} must be at least {least:g}" + (" and finite" if value > least else ""))
 
@@ -91,6 +92,7 @@ def check_positive(**values: float | None) -> None:
         ValueError: A value is not positive or not finite.
     """
     for name, value in values.items():
+        _check_number(name, value)
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{name}={value} must be greater than 0" + (" and finite" if value > 0 else ""))
 
@@ -102,8 +104,19 @@ def check_fraction(**values: float) -> None:
         ValueError: A value lies outside.
     """
     for name, value in values.items():
+        _check_number(name, value)
         if not 0.0 <= value <= 1.0:
             raise ValueError(f"{name}={value} must lie between 0 and 1")
+
+
+def _check_number(name: str, value: object) -> None:
+    """Refuse functions, such as schedules of options that are numbers, and texts.
+
+    Raises:
+        TypeError: It is one of them.
+    """
+    if callable(value) or isinstance(value, str):
+        raise TypeError(f"{name}={value!r} must be a number, not {type(value).__name__}")
 
 
 def is_whole(number: float) -> bool:

@@ -65,6 +65,18 @@ def refuse_callbacks(configured: Iterable[Any]) -> None:
                 raise ValueError(f"the callback {type(callback).__name__} is not supported: {remedy}")
         if isinstance(callback, callbacks.EMAWeightAveraging):
             _refuse_rare_updates(callback)
+        if isinstance(callback, callbacks.ModelCheckpoint):
+            _refuse_timed_checkpoints(callback)
+
+
+def _refuse_timed_checkpoints(checkpoint: callbacks.ModelCheckpoint) -> None:
+    """Refuse checkpoints by time, which Lightning never writes where algorithms step their optimisers."""
+    if type(checkpoint).on_train_batch_end is not callbacks.ModelCheckpoint.on_train_batch_end:
+        return
+    if checkpoint._train_time_interval is not None:
+        reason = "Lightning does not write checkpoints by time where algorithms step their optimisers themselves"
+        remedy = "use every_n_epochs, or maze_pl.callbacks.LastCheckpoint (last_checkpoint.every_n_epochs)"
+        raise ValueError(f"ModelCheckpoint(train_time_interval=...) is not supported: {reason}; {remedy}")
 
 
 def _refuse_rare_updates(averaging: callbacks.EMAWeightAveraging) -> None:

@@ -1,7 +1,7 @@
 """The environments of a data module: their description, and how to make them one by one or as vectors."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, closing, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
@@ -43,8 +43,10 @@ def require_callables(env: Any, wrappers: Any, owner: str = "") -> None:
         owner: Owner of the options, such as " of an evaluator".
 
     Raises:
-        TypeError: The environment or a wrapper is not callable.
+        TypeError: The environment or a wrapper is not callable, or the wrappers are not in a list.
     """
+    if not isinstance(wrappers, Iterable | None):
+        raise TypeError(f"wrappers={wrappers!r}{owner} must be a list; write wrappers=[...], also for one wrapper")
     if not (env is None or callable(env)) or not all(map(callable, wrappers or [])):
         came = f"env={env!r} and wrappers={wrappers!r}{owner} must be callables that make and wrap an environment"
         raise TypeError(f"{came}; write env=lambda: GymMazeEnv('CartPole-v1'), for example")
@@ -91,7 +93,7 @@ class EnvironmentMaker:
         vectorization: `sequential` or `subprocess`: where single environments of a vector are stepped.
 
     Raises:
-        TypeError: The environment or a wrapper is not callable.
+        TypeError: The environment or a wrapper is not callable, or options are of another type.
     """
 
     def __init__(
@@ -105,6 +107,9 @@ class EnvironmentMaker:
         owner: str,
     ) -> None:
         require_callables(env, wrappers)
+        if not isinstance(action_masks, Mapping | None):
+            example = "action_masks={'action': 'action_mask'}, for example"
+            raise TypeError(f"action_masks={action_masks!r} must be a dict, head -> observation; write {example}")
         self.vectorization = "sequential"
         self._env = env
         self._env_wrappers = list(wrappers or [])

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import pytorch_lightning as pl
+from pytorch_lightning.utilities import rank_zero_info
 
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.rollout_worker import RolloutWorker
@@ -42,6 +43,9 @@ from maze_pl.events.event_log_ends import (
 from maze_pl.system.ranks import gather_objects
 from maze_pl.system.signals import StoppedBySignal, abandoned_after_signal
 
+_SEED = "seed"
+"""Key of the seed in the state of a data module."""
+
 
 class EnvironmentDataModule(pl.LightningDataModule):
     """Owns environments and plays evaluation episodes; subclasses provide the training data.
@@ -51,7 +55,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
             nothing is evaluated, and a subclass must know the `spec`.
         wrappers: Callables that wrap the environment, the first one innermost.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
-        seed: Seed of the run; None takes the seed of `seed_everything`.
+        seed: Seed of the run; None takes the seed of `seed_everything` when a run begins, and that of the
+            checkpoint when one is resumed.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds
             to the masks that the environment declares itself.
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
@@ -84,7 +89,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
         check_count("n_normalization_samples", n_normalization_samples, 1)
         self.evaluators = checked_evaluators(evaluators, has_env=env is not None)
-        self.seed = seed if seed is not None else int(os.environ.get("PL_GLOBAL_SEED", "0"))
+        self._given_seed = seed
+        self._run_seed = self._global_seed = _seed_of_everything()
         self.n_normalization_samples = n_normalization_samples
         self.engine = engine or InProcessEngine()
         self.check = check
@@ -102,6 +108,15 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._players = Players(type(self).__name__)
         self._has_begun = False  # True once collecting started, so that players have a state to save
         self._log_folders = set[str]()  # of event logs that players, or the run that was resumed, have written
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run, from which those of environments, policies and evaluations are derived."""
+        return self._run_seed if self._given_seed is None else self._given_seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        self._given_seed = seed
 
     # --------------------------------------------------------------------------------------------- description
 
@@ -145,6 +160,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
             require_fitting_module(self.trainer.lightning_module, self)
             self._statistics.begin_fit(self.trainer.lightning_module)
         self._close()
+        before, self._global_seed = self._global_seed, _seed_of_everything()
+        if stage == "fit" or self._global_seed != before:  # otherwise the seed of the last fit remains
+            self._run_seed = self._global_seed
         self._statistics.are_of_checkpoint = False
         self._evaluation.check()  # fails now, not after an epoch
 
@@ -287,8 +305,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
             raise ValueError(f"{fault}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the wrapper statistics, and where the event logs end; every rank must call it."""
-        return {WRAPPER_STATISTICS: to_tensors(self._statistics.states), EVENT_LOG_ENDS: self._event_log_ends()}
+        """Return the wrapper statistics, where the event logs end, and the seed; every rank must call it."""
+        statistics = to_tensors(self._statistics.states)
+        return {WRAPPER_STATISTICS: statistics, EVENT_LOG_ENDS: self._event_log_ends(), _SEED: self.seed}
 
     def _event_log_ends(self) -> EventLogEnds:
         """Return where the event logs of all ranks end, once everything that was played is written."""
@@ -323,7 +342,14 @@ class EnvironmentDataModule(pl.LightningDataModule):
             if self._rank == 0:
                 cut_event_logs(ends)
             self._log_folders.update(log_folders(ends))
+            self._continue_with_seed(state_dict.get(_SEED, self.seed))
         self._statistics.load(from_tensors(state_dict[WRAPPER_STATISTICS]))
+
+    def _continue_with_seed(self, seed: int) -> None:
+        """Take over the seed of a checkpoint, unless one was given."""
+        if self._given_seed is None and seed != self._run_seed:
+            rank_zero_info(f"the run continues with the seed {seed} of its checkpoint, not with {self._run_seed}")
+            self._run_seed = seed
 
     def warm_start(self, wrapper_statistics: dict[str, Any], *, may_differ: bool = True) -> None:
         """Take over the wrapper statistics of another run, without the state of its environments.
@@ -344,3 +370,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
     @property
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer is not None else 1
+
+
+def _seed_of_everything() -> int:
+    """Return the seed that `seed_everything` was last called with; 0 if it was not."""
+    return int(os.environ.get("PL_GLOBAL_SEED", "0"))

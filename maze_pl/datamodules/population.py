@@ -251,6 +251,9 @@ class PopulationDataModule(EnvironmentDataModule):
         noise_stddev = self._noise_stddev()
         flags = trainable_flags(policy)
         length = sum(parameter.numel() for parameter in perturbed_parameters(policy, flags))
+        noise_seed = derive_seed(self.seed, "noise table")
+        if self._noise.seed != noise_seed:  # made before the run began
+            self._noise = NoiseTable(noise_seed, self._noise.size)
         self._noise.offset(length)  # fails now if it is too small
         wrapper_statistics = self.wrapper_statistics()
         self._prepare_players(policy, wrapper_statistics, flags)

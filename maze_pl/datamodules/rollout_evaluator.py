@@ -88,6 +88,9 @@ def checked_evaluators(
     """
     if evaluators is None:
         return {"eval": RolloutEvaluator()} if has_env else {}
+    if not isinstance(evaluators, Mapping):
+        example = "evaluators={'eval': RolloutEvaluator(n_episodes=20)}, for example"
+        raise TypeError(f"evaluators={evaluators!r} must be a dict of evaluators by name; write {example}")
     for name, evaluator in evaluators.items():
         if not isinstance(name, str):
             raise TypeError(f"evaluators are named by text, not by {name!r}; write {str(name)!r} in quotes")

@@ -16,6 +16,11 @@ from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.structured_env import ResetResult
 
+_REPLACEMENTS = {
+    gymnasium.wrappers.NormalizeObservation: "RunningObservationNormalizationWrapper",
+    gymnasium.wrappers.NormalizeReward: "ReturnNormalizationRewardWrapper, which also keeps logged returns as they are",
+}
+"""Wrappers of gymnasium with running statistics, and the wrappers to use instead."""
 _HEURISTICS = {"CartPole": "DummyCartPolePolicy", "LunarLander": "LunarLanderHeuristicPolicy"}
 
 
@@ -48,6 +53,7 @@ class GymMazeEnv(MazeEnv):
         elif kwargs:
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
         check_spaces(env)
+        _warn_of_running_statistics(env)
         action_conversion = GymActionConversion(env.action_space)
         observation_conversion = GymObservationConversion(env.observation_space)
         super().__init__(GymCoreEnv(env), {0: action_conversion}, {0: observation_conversion})
@@ -92,6 +98,19 @@ def _make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
             raise
         hint = re.sub(r"gymnasium\[(box2d|mujoco)\]", r"maze-pl[\1]", str(error))
         raise ImportError(f"{name} needs a package that is not installed: {hint}") from error
+
+
+def _warn_of_running_statistics(env: gymnasium.Env[Any, Any]) -> None:
+    """Warn of wrappers of gymnasium whose statistics each environment gathers for itself."""
+    while isinstance(env, gymnasium.Wrapper):
+        replacement = _REPLACEMENTS.get(type(env))
+        layer: Any = env
+        if replacement is not None and layer.update_running_mean:
+            fact = f"{type(layer).__name__} of gymnasium gathers statistics that are in no checkpoint"
+            effect = "evaluations and resumed runs begin without them"
+            remedy = f"use maze_pl.envs.wrappers.{replacement}"
+            warnings.warn(f"{fact}, so that {effect}: {remedy}", UserWarning, stacklevel=3)
+        env = env.env
 
 
 def _current_id(name: str) -> str:

@@ -13,10 +13,7 @@ from maze_pl.core.spaces import LEAF_SPACES, is_text
 
 SEPARATOR = "/"
 _COMPOSED = (spaces.Dict, spaces.Tuple)
-_REMEDY = (
-    "turn it into Box, Discrete, MultiDiscrete, MultiBinary or a Dict or Tuple of these with a "
-    "gymnasium wrapper, such as gymnasium.wrappers.FlattenObservation or TransformAction"
-)
+_SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict or Tuple of these"
 
 
 class NamedParts:
@@ -51,7 +48,9 @@ class NamedParts:
             if not isinstance(leaf, LEAF_SPACES):
                 where = f"has at {self._name_of(path)!r}" if path else "is"
                 fault = f"the {name} space {where} {leaf}, which is not supported"
-                raise TypeError(f"{fault}; {_REMEDY}")
+                wrapper = f"gymnasium.wrappers.Transform{name.capitalize()}"
+                remedy = f"convert it to {_SUPPORTED} with {wrapper} and a function, for example one that pads it"
+                raise TypeError(f"{fault}; {remedy}")
         self._paths = {self._name_of(path): path for path in leaves}
         if len(self._paths) != len(leaves):
             names = sorted(self._name_of(path) for path in leaves)

@@ -18,6 +18,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.modules.hyperparameters import save_plain_hyperparameters
 from maze_pl.modules.learning_rates import LearningRates
 from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
+from maze_pl.modules.network_description import describe_networks, require_same_networks
 from maze_pl.modules.notes import say_before_training
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
@@ -32,7 +33,7 @@ from maze_pl.modules.optimization.restored_state import names_by_group, require_
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan, make_plan, optimizer_of
 from maze_pl.modules.run_module import RunModule
 from maze_pl.modules.target_networks import forget_pieces
-from maze_pl.schedules import Coefficient, described, require_length
+from maze_pl.schedules import Coefficient, require_length
 
 Inputs = TypeVar("Inputs")
 
@@ -104,8 +105,6 @@ class AlgorithmModule(RunModule):
         self._loaded_checkpoint: dict[str, Any] = {}  # until optimisers exist
         self._gradient_steps = GradientSteps()
         self.given_arguments = save_plain_hyperparameters(self)
-        if callable(lr):
-            self.hparams["lr"] = described(lr)
         self.hparams.update(self._optimizer_options.hyperparameters())
         if actor_critic is not None:
             self._use_networks(actor_critic)
@@ -123,9 +122,8 @@ class AlgorithmModule(RunModule):
 
     def _compose(self, spec: Spec) -> None:
         assert self.composer is not None
-        chosen = composed(self.composer, spec, self.critic_type, self.head_distributions)
-        self.chosen_networks = chosen.description
-        self._use_networks(chosen.networks)
+        networks, self.chosen_networks = composed(self.composer, spec, self.critic_type, self.head_distributions)
+        self._use_networks(networks)
         self.composer = None  # it may hold lambdas, which cannot be sent to a spawned process
 
     def _use_networks(self, actor_critic: TorchActorCritic) -> None:
@@ -387,13 +385,16 @@ class AlgorithmModule(RunModule):
         super().on_save_checkpoint(checkpoint)
         optimized = names_by_group(self, self.trainer.optimizers)
         add_to_checkpoint(checkpoint, optimized=optimized, frozen=frozen_names(self, self.trainer.optimizers))
+        add_to_checkpoint(checkpoint, networks=describe_networks(self.networks))
         self._learning_rates.save(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state added by `on_save_checkpoint`, as `RunModule`; build the networks if necessary."""
         entry = checkpoint_entry(checkpoint)
-        if entry is not None and "class_path" in entry and self.actor_critic is None:
-            self._compose(Spec.from_dict(entry["spec"]))
+        if entry is not None and "class_path" in entry:
+            if self.actor_critic is None:
+                self._compose(Spec.from_dict(entry["spec"]))
+            require_same_networks(self.networks, entry)
         if self._trainer is not None and self.trainer.training:
             self._loaded_checkpoint = checkpoint
         super().on_load_checkpoint(checkpoint)

@@ -6,6 +6,7 @@ import pytorch_lightning as pl
 from torch import nn
 
 from maze_pl.core.checks import is_plain
+from maze_pl.schedules import described
 
 
 def save_plain_hyperparameters(module: pl.LightningModule) -> dict[str, Any]:
@@ -27,4 +28,6 @@ def save_plain_hyperparameters(module: pl.LightningModule) -> dict[str, Any]:
     if module.hparams.get("networks") is None:
         ignored.append("networks")  # ready-made networks must be passed again
     module.save_hyperparameters(ignore=ignored)
+    if callable(given.get("lr")):
+        module.hparams["lr"] = described(given["lr"])  # a text, which no constructor accepts
     return given

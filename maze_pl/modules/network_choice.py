@@ -1,20 +1,24 @@
 """Choice of an algorithm's networks: a composer, or networks that fit the spaces."""
 
 from inspect import getattr_static
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
+import torch
 from gymnasium import spaces
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
+from torch import Tensor
 
 from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
 from maze_pl.core.spec import Spec
+from maze_pl.distributions import ProbabilityDistribution
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer, as_yaml
 
 DistributionOverrides = list[dict[str, Any]]
 """Distributions of action spaces or heads, in the format of `CustomModelComposer`."""
 
 
+@runtime_checkable
 class ModelComposer(Protocol):
     """Builder of networks from a specification."""
 
@@ -46,6 +50,7 @@ def composer_of(networks: Any, actor_critic: TorchActorCritic | None) -> ModelCo
         actor_critic: Ready-made networks.
 
     Raises:
+        TypeError: `networks` is something else.
         ValueError: Both are given, or `networks` is an unknown name.
     """
     if networks is not None and actor_critic is not None:
@@ -54,8 +59,13 @@ def composer_of(networks: Any, actor_critic: TorchActorCritic | None) -> ModelCo
         raise ValueError(f"networks={networks!r} must be a composer, or 'auto' for networks that fit the spaces")
     if actor_critic is not None:
         return None
-    composer: ModelComposer = AutomaticModelComposer() if networks is None or isinstance(networks, str) else networks
-    return composer
+    if networks is None or isinstance(networks, str):
+        return AutomaticModelComposer()
+    if not isinstance(networks, ModelComposer):
+        example = "AutomaticModelComposer(hidden_units=[64, 64]) of maze_pl.perception"
+        ready = "ready-made networks are passed as actor_critic=TorchActorCritic(policy, critic)"
+        raise TypeError(f"networks={networks!r} must be a composer, such as {example}, or 'auto'; {ready}")
+    return networks
 
 
 def composed(
@@ -130,3 +140,24 @@ def refuse_exploration_scale(algorithm: str, policy: TorchPolicy, *, accepted: t
             if isinstance(action_space[head], spaces.Box):
                 remedy = "name SquashedGaussianProbabilityDistribution in distribution_mapper_config"
             raise ValueError(f"{where}, from which {algorithm} cannot learn: {reason}; {remedy}")
+
+
+def has_gradient_of_samples(distribution: ProbabilityDistribution) -> bool:
+    """Return whether samples change with the logits; those of `torch.normal` have a gradient that is always 0.
+
+    Args:
+        distribution: Distribution of a continuous head.
+    """
+    logits = distribution.logits.detach()
+    return _changes_with(distribution, logits) or _changes_with(distribution, torch.zeros_like(logits))
+
+
+def _changes_with(distribution: ProbabilityDistribution, logits: Tensor) -> bool:
+    """Return whether a sample by these logits has a gradient; where they are large, it may vanish."""
+    logits = logits.clone().requires_grad_()
+    sample = type(distribution)(logits, distribution.action_space, distribution.temperature).sample()
+    if not sample.requires_grad:
+        return False
+    weighted = sample.flatten().cumsum(0).sum()  # unlike a sum, it changes also if shares sum to 1
+    (gradient,) = torch.autograd.grad(weighted, logits, allow_unused=True)
+    return gradient is not None and bool(gradient.any())

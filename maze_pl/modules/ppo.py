@@ -146,7 +146,8 @@ class PPO(OnPolicyModule):
         n_same_starts = data.n_same_starts if isinstance(data, DeclaresSameStarts) else 1
         if (n_same_starts > 1) != (self.baseline == "leave_one_out"):
             fault = f"baseline={self.baseline} of the algorithm does not fit n_same_starts={n_same_starts} of the data"
-            raise ValueError(f"{fault}: leave_one_out compares at least 2 episodes from each start")
+            rule = "leave_one_out compares at least 2 episodes from each start; without it, leave n_same_starts at 1"
+            raise ValueError(f"{fault}: {rule}")
 
     def training_step(self, rollout: Rollout, batch_idx: int) -> None:
         """Learn from a rollout."""

@@ -22,7 +22,12 @@ from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, Proba
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, masked_by_network
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption, refuse_exploration_scale
+from maze_pl.modules.network_choice import (
+    DistributionOverrides,
+    NetworksOption,
+    has_gradient_of_samples,
+    refuse_exploration_scale,
+)
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import warn_of_rounding
@@ -385,9 +390,9 @@ def _check_head(head: ProbabilityDistribution, where: str) -> None:
         remedy = "one derived from those of maze_pl.distributions"
     elif isinstance(head, DiagonalGaussianProbabilityDistribution) and space.is_bounded():  # type: ignore[attr-defined]
         fault = f"does not keep to the bounds of {space}"
-    elif not head.sample().requires_grad:
-        fault = "gives samples without a gradient"
+    elif not has_gradient_of_samples(head):
+        fault = "gives samples without a gradient (compute them from the logits and noise)"
     else:
         return
-    name = type(head).__name__
-    raise ValueError(f"{where}: {name} {fault}, as SAC needs; name {remedy} in distribution_mapper_config")
+    refused = f"{where}: SAC cannot use {type(head).__name__}, which {fault}"
+    raise ValueError(f"{refused}; name {remedy} in distribution_mapper_config")

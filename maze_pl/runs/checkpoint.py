@@ -171,7 +171,8 @@ def run_configuration(checkpoint: dict[str, Any], path: str | Path) -> RunConfig
     if "config" not in entry:
         if entry and "optimizer_states" not in checkpoint:
             raise ConfigurationError(f"{path} {WEIGHTS_ONLY}")
-        remedy = "write it with `maze-pl fit`, or with a Trainer that has the callback RunRecord"
+        module = str(entry.get("class_path", "its module")).rpartition(".")[2]
+        remedy = f"use {module}.load_from_checkpoint(path, networks=...), or write it with `maze-pl fit` or RunContext"
         raise ConfigurationError(f"{path} does not hold the configuration of its run: {remedy}")
     return entry["config"]
 

@@ -27,6 +27,8 @@ def value_at(name: str, coefficient: Coefficient, progress: float, check: Check 
     """
     if isinstance(coefficient, bool | str) or not (callable(coefficient) or _is_number(coefficient)):
         expected = "a number, a schedule such as maze_pl.schedules.Linear, or a function of progress"
+        if isinstance(coefficient, str):
+            expected += f"; checkpoints hold schedules as text: pass {name}=... to load_from_checkpoint"
         raise TypeError(f"{name}={coefficient!r} must be {expected}")
     if not callable(coefficient):
         value = coefficient
@@ -42,6 +44,8 @@ def value_at(name: str, coefficient: Coefficient, progress: float, check: Check 
             if not callable(coefficient):
                 raise
             origin = f"which its schedule {described(coefficient)} gives at progress {progress:g}"
+            if progress == 1.0 and value == 0:
+                origin += ", the end of the run: let it end at a small number instead, such as 0.001"
             raise ValueError(f"{error}, {origin}") from None
     return float(value) if callable(coefficient) else value
 

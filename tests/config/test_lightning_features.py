@@ -56,6 +56,10 @@ REFUSED: dict[str, tuple[list[str], list[str]]] = {
         callback("StochasticWeightAveraging", swa_lrs=1e-3),
         ["StochasticWeightAveraging", "EMAWeightAveraging"],
     ),
+    "ModelCheckpoint": (
+        callback("ModelCheckpoint", train_time_interval="0:10:00"),
+        ["ModelCheckpoint(train_time_interval=...)", "every_n_epochs"],
+    ),
     "EMAWeightAveraging": (
         callback("EMAWeightAveraging", update_every_n_steps=10),
         ["EMAWeightAveraging(update_every_n_steps=10)", "leave it at 1"],

@@ -21,12 +21,20 @@ class ByHalves(callbacks.EMAWeightAveraging):
         return epoch_idx is not None and epoch_idx % 2 == 0
 
 
+class ByClock(callbacks.ModelCheckpoint):
+    """Looks at the time itself."""
+
+    def on_train_batch_end(self, *args: Any) -> None:
+        pass
+
+
 UNSUITABLE = [
     (callbacks.GradientAccumulationScheduler({0: 2}), "model.batch_size"),
     (callbacks.BatchSizeFinder(), "model.batch_size"),
     (callbacks.LearningRateFinder(), "model.lr"),
     (callbacks.StochasticWeightAveraging(1e-3), "EMAWeightAveraging"),
     (callbacks.ModelPruning("l1_unstructured"), "torch.nn.utils.prune"),
+    (callbacks.ModelCheckpoint(train_time_interval=timedelta(minutes=10)), "use every_n_epochs"),
     (callbacks.EMAWeightAveraging(update_every_n_steps=10), "several optimiser steps: leave it at 1"),
     (callbacks.EMAWeightAveraging(update_every_n_steps=0), "update_starting_at_epoch"),
 ]
@@ -36,6 +44,8 @@ SUITABLE = [
     callbacks.EMAWeightAveraging(update_every_n_steps=0, update_starting_at_epoch=1),
     callbacks.WeightAveraging(),
     ByHalves(update_every_n_steps=10),
+    ByClock(train_time_interval=timedelta(minutes=10)),
+    callbacks.ModelCheckpoint(every_n_train_steps=10),
     callbacks.LearningRateMonitor(),
 ]
 

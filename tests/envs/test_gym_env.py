@@ -187,10 +187,32 @@ def test_text_is_left_out_of_observations_with_a_warning() -> None:
     "space", [spaces.Text(5), spaces.Sequence(BOX), spaces.Dict({"a": spaces.Dict({"b": spaces.Text(5)})})]
 )
 def test_unsupported_spaces_are_named_with_a_remedy(space: spaces.Space[Any]) -> None:
-    with pytest.raises(TypeError, match=r"(Text|Sequence).*not supported.*gymnasium\.wrappers"):
+    with pytest.raises(TypeError, match=r"(Text|Sequence).*not supported.*gymnasium\.wrappers\.TransformObservation"):
         GymMazeEnv(Echo(space, spaces.Discrete(2)))
-    with pytest.raises(TypeError, match="action space"):
+    with pytest.raises(TypeError, match=r"action space.*gymnasium\.wrappers\.TransformAction"):
         GymMazeEnv(Echo(BOX, space))
+
+
+def test_a_sequence_that_a_wrapper_pads_is_supported() -> None:
+    def pad(observation: Any) -> Any:
+        rows = np.zeros((4, *BOX.shape), BOX.dtype)
+        rows[: len(observation[:4])] = np.stack(observation[:4]) if observation else 0
+        return rows
+
+    padded = spaces.Box(np.stack([BOX.low] * 4), np.stack([BOX.high] * 4), dtype=BOX.dtype.type)  # type: ignore[union-attr]
+    bare = Echo(spaces.Sequence(BOX), spaces.Discrete(2))
+    env = GymMazeEnv(gymnasium.wrappers.TransformObservation(bare, pad, padded))
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space["observation"].contains(observation["observation"])
+
+
+@pytest.mark.parametrize("name", ["NormalizeObservation", "NormalizeReward"])
+def test_running_statistics_of_gymnasium_are_said_to_be_in_no_checkpoint(name: str) -> None:
+    normalized = getattr(gymnasium.wrappers, name)(gymnasium.make("CartPole-v1"))
+    with pytest.warns(UserWarning, match=rf"{name} of gymnasium .* no checkpoint.*: use maze_pl\.envs\.wrappers\."):
+        GymMazeEnv(gymnasium.wrappers.RecordEpisodeStatistics(normalized))
+    normalized.update_running_mean = False
+    GymMazeEnv(normalized)
 
 
 def test_names_that_collide_when_flattened_are_refused() -> None:

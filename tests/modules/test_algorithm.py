@@ -166,6 +166,9 @@ def test_contradictory_options_are_refused(kit: SimpleNamespace) -> None:
         A2C(networks="auto", actor_critic=actor_critic)
     with pytest.raises(ValueError, match="networks='automatic' must be a composer, or 'auto'"):
         A2C(networks="automatic")
+    for networks in ([64, 64], torch.nn.Linear(4, 2)):
+        with pytest.raises(TypeError, match=r"networks=.* must be a composer, such as .*; ready-made .* actor_critic="):
+            A2C(networks=networks)
     with pytest.raises(ValueError, match="lr=0 must be greater than 0"):
         A2C(actor_critic=actor_critic, lr=0)
     with pytest.raises(ValueError, match="max_grad_norm=-1 must be at least 0"):

@@ -13,12 +13,14 @@ from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchStepStateActionCr
 from maze_pl.core.batches import ReplayBatch, TransitionBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import (
+    BetaProbabilityDistribution,
     CategoricalProbabilityDistribution,
     DiagonalGaussianProbabilityDistribution,
     ProbabilityDistribution,
     SquashedGaussianProbabilityDistribution,
 )
 from maze_pl.modules import SAC
+from maze_pl.modules.network_choice import has_gradient_of_samples
 from maze_pl.perception import (
     ConcatModelBuilder,
     CustomModelComposer,
@@ -357,6 +359,19 @@ class NoGradient(DiagonalGaussianProbabilityDistribution):
         return super().sample(generator).detach()
 
 
+class ZeroGradient(DiagonalGaussianProbabilityDistribution):
+    def sample(self, generator=None):
+        mean, log_std = self.logits.chunk(2, dim=-1)
+        return torch.normal(mean, log_std.exp(), generator=generator)
+
+
+class Shares(DiagonalGaussianProbabilityDistribution):
+    """Shares of a whole, whose sum does not change with the logits."""
+
+    def sample(self, generator=None):
+        return super().sample(generator).softmax(dim=-1)
+
+
 class NoProbabilities(ProbabilityDistribution):
     required_logits_shape = CategoricalProbabilityDistribution.required_logits_shape
 
@@ -382,7 +397,8 @@ FREE = {"move": spaces.Box(-math.inf, math.inf, (2,))}
     ("heads", "config", "message"),
     [
         ({"move": spaces.Box(-1, 1, (2,))}, [], r"'move'.*does not keep to the bounds.*SquashedGaussian"),
-        (FREE, [{"action_head": "move", "distribution": NoGradient}], "'move'.*samples without a gradient"),
+        (FREE, [{"action_head": "move", "distribution": NoGradient}], "'move'.*NoGradient.*samples without a gradient"),
+        (FREE, [{"action_head": "move", "distribution": ZeroGradient}], "ZeroGradient, which gives samples without a"),
         (
             {"choice": spaces.Discrete(2)},
             [{"action_head": "choice", "distribution": NoProbabilities}],
@@ -399,6 +415,18 @@ def test_distributions_that_cannot_serve_are_refused(heads, config, message):
 def test_a_box_without_bounds_is_served_by_a_normal_distribution():
     spec = Spec({0: StepSpec(step_spec("mixed").observation_space, spaces.Dict(FREE))})
     assert SAC(networks=networks(), spec=spec).critic.q_values
+
+
+def test_samples_that_always_have_the_same_sum_are_learned():
+    spec = Spec({0: StepSpec(step_spec("mixed").observation_space, spaces.Dict(FREE))})
+    config = [{"action_head": "move", "distribution": Shares}]
+    assert SAC(networks=networks(config=config), spec=spec).critic.q_values
+
+
+@pytest.mark.parametrize("distribution", [SquashedGaussianProbabilityDistribution, BetaProbabilityDistribution])
+def test_samples_on_a_bound_by_trained_networks_have_a_gradient(distribution):
+    logits = torch.tensor([[200.0, -200.0, 1.0, 1.0]])
+    assert has_gradient_of_samples(distribution(logits, spaces.Box(-1, 1, (2,))))
 
 
 def test_critics_of_states_and_networks_that_remember_are_refused():

@@ -75,6 +75,13 @@ def test_a_checkpoint_of_another_program_can_be_read_but_has_no_configuration(tm
         run_configuration(content, path)
 
 
+def test_a_checkpoint_of_a_plain_trainer_names_how_its_module_is_loaded() -> None:
+    content: dict[str, Any] = {"state_dict": {}, "optimizer_states": []}
+    add_to_checkpoint(content, class_path="maze_pl.modules.ppo.PPO")
+    with pytest.raises(ConfigurationError, match=r"use PPO\.load_from_checkpoint\(path, networks=.*RunContext"):
+        run_configuration(content, "one.ckpt")
+
+
 def test_wrapper_statistics_are_found_by_the_class_of_the_data_module(tmp_path: Path) -> None:
     content: dict[str, Any] = {"state_dict": {}, "RolloutDataModule": {"shared": {"Norm": {"mean": torch.ones(2)}}}}
     for name, expected in (("RolloutDataModule", ["Norm"]), ("ReplayDataModule", [])):

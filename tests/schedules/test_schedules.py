@@ -81,7 +81,7 @@ def test_the_value_of_an_option_is_a_number_at_any_progress() -> None:
 @pytest.mark.parametrize(
     ("option", "error", "message"),
     [
-        ("fast", TypeError, "rate='fast' must be a number, a schedule such as"),
+        ("fast", TypeError, r"rate='fast' must be a number, a schedule .*; .* pass rate=\.\.\. to load_from"),
         (None, TypeError, "rate=None must be a number"),
         (lambda _: None, TypeError, r"rate: its schedule .*<lambda> returned None at progress 0.5, which is not a"),
         (-1.0, ValueError, r"rate=-1.0 must be greater than 0$"),
@@ -95,6 +95,13 @@ def test_the_value_of_an_option_is_a_number_at_any_progress() -> None:
 def test_options_that_give_no_fitting_number_are_refused(option: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         value_at("rate", option, 0.5, check_positive)
+
+
+@pytest.mark.parametrize("schedule", [Linear(0.2, 0.0), lambda progress: 0.2 * (1.0 - progress)])
+def test_a_decay_to_a_number_out_of_range_is_refused_with_a_remedy(schedule: Any) -> None:
+    assert value_at("rate", schedule, 0.75, check_positive) == pytest.approx(0.05)
+    with pytest.raises(ValueError, match=r"rate=0.0 must be .* progress 1, the end of the run: let it end at a small"):
+        value_at("rate", schedule, 1.0, check_positive)
 
 
 def test_schedules_describe_themselves() -> None:

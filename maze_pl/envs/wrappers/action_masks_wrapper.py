@@ -68,7 +68,10 @@ def require_used(env: Any, action_masks: Mapping[str, str]) -> None:
     declared = {item for layer in layers for masks in layer.action_masks_dict.values() for item in masks.items()}
     if unknown := sorted(head for head, name in action_masks.items() if (head, name) not in declared):
         reason = "head or observation does not exist, or the head is a Box, which cannot be masked"
-        raise ValueError(f"action masks {unknown} fit no sub-step: {reason}")
+        heads = sorted({head for space in env.action_spaces_dict.values() for head in space})
+        observations = sorted({name for space in env.observation_spaces_dict.values() for name in space})
+        there_are = f"there are the heads {heads} and the observations {observations}"
+        raise ValueError(f"action masks {unknown} fit no sub-step: {reason}; {there_are}")
 
 
 def with_action_masks(env: Any, action_masks: Mapping[str, str]) -> Any:

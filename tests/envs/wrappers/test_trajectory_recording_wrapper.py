@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -206,12 +207,12 @@ def test_what_is_played_again_to_resume_is_part_of_the_episode_and_not_one_of_it
 
 
 def frames_of(path: Path) -> list[np.ndarray]:
-    """All frames of a gif, each as often as it is shown for one state."""
+    """All frames of a short gif, each as often as it is shown for one state."""
     frames = []
     with Image.open(path) as image:
         for index in range(image.n_frames):
             image.seek(index)
-            frames += [np.array(image.convert("RGB"))] * round(image.info["duration"] / 50)
+            frames += [np.array(image.convert("RGB"))] * round(image.info["duration"] / 500)
     return frames
 
 
@@ -328,6 +329,30 @@ def test_ids_become_names_of_gifs_in_the_folder(tmp_path: Path) -> None:
 def test_speeds_that_no_gif_has_are_refused(frames_per_second: float) -> None:
     with pytest.raises(ValueError, match="above 0 and at most 50"):
         GifFiles(frames_per_second=frames_per_second)
+
+
+@pytest.mark.parametrize(
+    ("n_frames", "given", "seconds"), [(4, None, 2.0), (100, None, 20.0), (100, 50.0, 2.0), (800, None, 40.0)]
+)
+def test_few_decisions_are_shown_slowly_unless_a_speed_is_given(
+    n_frames: int, given: float | None, seconds: float, tmp_path: Path
+) -> None:
+    env = TrajectoryRecordingWrapper.wrap(make_drawn_line_env(), writer=GifFiles(str(tmp_path / "first")))
+    walk(env, [1])
+    env.close()
+    record = copy.copy(env.trajectories[0])
+    small = [io.BytesIO(), io.BytesIO()]
+    for place, file in enumerate(small):
+        Image.new("L", (2, 2), 200 * place).save(file, "PNG")
+    record.frames = [small[number % 2].getvalue() for number in range(n_frames)]
+    GifFiles(str(tmp_path / "second"), frames_per_second=given).write(record)
+    (path,) = (tmp_path / "second").iterdir()
+    with Image.open(path) as film:
+        total = 0
+        for number in range(film.n_frames):
+            film.seek(number)
+            total += film.info["duration"]
+    assert total == pytest.approx(1000 * seconds)
 
 
 def test_a_hand_written_loop_draws_online() -> None:

@@ -1,0 +1,82 @@
+"""Checkpoints tell which networks their weights are for: activations and distributions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.distributions import SquashedGaussianProbabilityDistribution
+from maze_pl.modules import PPO, SAC
+from maze_pl.modules.network_description import describe_networks, require_same_networks
+from maze_pl.perception import AutomaticModelComposer
+from tests.modules.kit import FLAT_SPEC
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
+
+SQUASHED = [{"action_space": "gymnasium.spaces.Box", "distribution": SquashedGaussianProbabilityDistribution}]
+BOX_SPEC = Spec({0: StepSpec(FLAT_SPEC.steps[0].observation_space, spaces.Dict({"move": spaces.Box(-2.0, 2.0, (1,))}))})
+
+
+def composer(**options: Any) -> AutomaticModelComposer:
+    return AutomaticModelComposer(hidden_units=[4, 4], **options)
+
+
+def saved(module: Any) -> dict[str, Any]:
+    """maze_pl's entry of the module's checkpoint, as far as it describes networks."""
+    return {"networks": describe_networks(module.networks)}
+
+
+def test_activations_and_distributions_are_described_in_their_order() -> None:
+    assert describe_networks(PPO(networks=composer(non_lin=nn.ReLU), spec=FLAT_SPEC).networks) == {
+        "activations of the policy, sub-step 0": "ReLU, ReLU",
+        "distribution of action head 'action', sub-step 0": "CategoricalProbabilityDistribution",
+        "activations of the critic": "ReLU, ReLU",
+    }
+
+
+def test_layers_that_do_not_change_the_function_are_not_described(kit: SimpleNamespace) -> None:
+    with_dropout = kit.make_actor_critic(dropout=0.5)
+    assert describe_networks(with_dropout)["activations of the policy, sub-step 0"] == "Tanh"
+    require_same_networks(with_dropout, {"networks": describe_networks(kit.make_actor_critic())})
+
+
+@pytest.mark.parametrize("options", [{"non_lin": nn.ReLU}, {"non_lin": "torch.nn.ReLU"}])
+def make(**options: Any) -> PPO:
+    return PPO(networks=composer(**options), spec=FLAT_SPEC, batch_size=20)
+
+
+@pytest.mark.parametrize("options", [{"non_lin": nn.ReLU}, {"non_lin": "torch.nn.ReLU"}])
+def test_weights_are_not_loaded_into_networks_with_other_activations(
+    kit: SimpleNamespace, tmp_path: Path, options: Any
+) -> None:
+    module, path = make(**options), tmp_path / "one.ckpt"
+    kit.fit(module, length=1).save_checkpoint(path)
+    found = r"activations of the policy, sub-step 0: ReLU, ReLU, here Tanh, Tanh; .*\(path, networks=\.\.\.\)"
+    with pytest.raises(ValueError, match=found):
+        PPO.load_from_checkpoint(path, weights_only=True)
+    loaded = PPO.load_from_checkpoint(path, networks=composer(**options), weights_only=True)
+    assert torch.equal(next(loaded.parameters()), next(module.parameters()))
+    kit.fit(make(**options), epochs=2, length=1, ckpt_path=path)
+    with pytest.raises(ValueError, match="the checkpoint is of other networks"):
+        kit.fit(make(), epochs=2, length=1, ckpt_path=path)
+
+
+def test_weights_are_not_loaded_for_actions_of_another_distribution() -> None:
+    entry: Any = saved(PPO(networks=composer(distribution_mapper_config=SQUASHED), spec=BOX_SPEC))
+    found = r"distribution of action head 'move', sub-step 0: SquashedGaussian\w+, here DiagonalGaussian"
+    with pytest.raises(ValueError, match=found):
+        require_same_networks(PPO(networks=composer(), spec=BOX_SPEC).networks, entry)
+    require_same_networks(PPO(networks=composer(distribution_mapper_config=SQUASHED), spec=BOX_SPEC).networks, entry)
+
+
+def test_checkpoints_of_earlier_versions_and_other_parts_are_not_compared() -> None:
+    networks = SAC(networks=composer(), spec=BOX_SPEC).networks
+    require_same_networks(networks, {})
+    require_same_networks(networks, {"networks": {"activations of a part that is gone": "Tanh"}})
