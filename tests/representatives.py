@@ -104,7 +104,7 @@ FAST: dict[str, tuple[str, ...] | int] = {
     "loggers/test_wandb_log.py::test_runs_with_one_folder_are_several_runs_and_each_continues_as_itself": (),
     "records/test_spaces_record.py::test_what_is_read_is_what_was_written": (),
     "run_context/test_run_context.py::test_arguments_of_a_rollout_replace_those_of_the_run": (),
-    "sweeps/test_result.py::test_importances_are_those_of_good_trials_for_each_direction_and_number_of_objectives": (),
+    "sweeps/test_result.py::test_importances_are_equal_for_each_direction_and_number_of_objectives": (),
     "sweeps/test_result.py::test_pictures_show_lists_conditional_options_and_pruned_trials": (),
     "test_ppo_in_one_file.py::test_the_parameters_stay_those_of_the_library_through_20_updates": (),
     "cli/test_show.py::test_a_checkpoint_tells_the_command_code_and_spaces_that_it_comes_from": 2,

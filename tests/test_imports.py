@@ -50,7 +50,7 @@ ALLOWED = {
     "callbacks": (EVERYTHING | {"viewer"}) - {"callbacks"},
     "deployment": (EVERYTHING | {"search"}) - {"callbacks"},
     "comparison": (EVERYTHING | {"reports", "viewer"}) - {"callbacks"},
-    "estimation": {"core", "agents", "config", "datasets", "perception", "records", "runs"},
+    "estimation": {"core", "agents", "config", "datasets", "perception", "records", "runs", "system"},
     "reports": {"core", "system", "events", "records", "config", "functional", "runs"},
     "bundle": {"core", "system", "envs", "distributions", "agents", "config", "runs"},
     "sweeps": {"config", "events", "reports", "runs", "system"},

@@ -14,8 +14,8 @@ from typing import Any, Final
 from maze_pl.cli.check import parsed
 from maze_pl.collect.engines import Engine
 from maze_pl.comparison.compare import compare
-from maze_pl.comparison.entries import source_key
 from maze_pl.comparison.results import Comparison
+from maze_pl.comparison.sources import source_key
 from maze_pl.comparison.tables import console_text
 from maze_pl.comparison.writing import PAGE_FILE
 from maze_pl.config.assembling import SEEDS_FILE, TRUST_OPTION, options_of, prepare

@@ -133,6 +133,7 @@ def _summaries(
                 n_runs=len(entry.players),
                 is_baseline=entry.is_baseline,
                 metrics=summary,
+                checkpoints=[player.checkpoint for player in entry.players if player.checkpoint is not None],
             )
         )
     return summaries

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def compare(
     Args:
         sources: Each a run directory; a folder of `maze-pl fit --seeds`, whose runs are one entry; a
             checkpoint; `random`, `heuristic`, a group file or a class path; a policy or a trained
-            module; or a dict with one name and one policy. Runs that differ only in their seed
+            module; or a dict from names to any of these. Runs that differ only in their seed
             are one entry, but baselines and other sources stay apart.
         baselines: Runs and policies that the others are compared with; without baselines, the first source.
         env: Builds the environment that all play in; None means that of each run, and that of the
@@ -99,16 +100,9 @@ def compare(
     entries = make_entries(sources, baselines, checkpoint, options, trust, search)
     acting = Acting(seed, max_steps, deterministic, n_envs, make_engine)
     question = Question(metric, lower_is_better, n_episodes, precision)
-    played = Tournament(entries, acting, progress)
-    played.play(min(n_envs, n_episodes))
-    played.require_metric(metric)
-    if n_episodes > n_envs:
-        played.play(n_episodes)
-    while precision is not None and not is_precise(entries, played.values(metric), question):
-        if played.n_episodes == max_episodes:
-            break
-        wanted = n_envs * math.ceil(_GROWTH * played.n_episodes / n_envs)
-        played.play(min(max_episodes, wanted))
+    played = Tournament(entries, acting, progress, n_episodes)
+    with closing(played):
+        _play(played, question, max_episodes)
     values = {name: played.values(name) for name in played.metrics}
     comparison = make_comparison(entries, values, question, seed=seed, max_steps=max_steps, deterministic=deterministic)
     if receive is not None:
@@ -116,6 +110,24 @@ def compare(
     if to is not None:
         write_comparison(Path(to), comparison, played, command, views)
     return comparison
+
+
+def _play(played: Tournament, question: Question, max_episodes: int) -> None:
+    """Play as many episodes as a question needs.
+
+    Raises:
+        ConfigurationError: There is no such metric, or a policy does not fit the environment.
+    """
+    n_envs = played.acting.n_envs
+    played.play(min(n_envs, question.n_planned))
+    played.require_metric(question.metric)
+    if question.n_planned > n_envs:
+        played.play(question.n_planned)
+    while question.precision is not None and not is_precise(played.entries, played.values(question.metric), question):
+        if played.n_episodes == max_episodes:
+            break
+        wanted = n_envs * math.ceil(_GROWTH * played.n_episodes / n_envs)
+        played.play(min(max_episodes, wanted))
 
 
 def _check_numbers(n_episodes: int, max_episodes: int, precision: float | None) -> None:

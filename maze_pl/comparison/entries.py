@@ -8,6 +8,8 @@ from typing import Any
 
 import gymnasium
 
+from maze_pl.comparison.results import ComparedCheckpoint
+from maze_pl.comparison.sources import Source, is_configuration, single_sources, source_key
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.class_paths import is_class_path
 from maze_pl.config.factories import Factory
@@ -18,6 +20,7 @@ from maze_pl.config.trust import UntrustedError, foreign_names, import_folders, 
 from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
 from maze_pl.runs.checkpoint import (
     best_or_last,
+    checkpoint_digest,
     checkpoint_path,
     read_checkpoint,
     run_configuration,
@@ -29,8 +32,6 @@ from maze_pl.runs.run_checkpoints import directory_of_run
 from maze_pl.runs.searching import check_search
 from maze_pl.runs.short_paths import shortest_ending
 
-Source = Any
-"""Run directory, checkpoint, bundle, folder of several seeds, name of a policy, policy, or name -> policy."""
 _NAMES = ("random", "heuristic")
 _ENVIRONMENT = ("env", "wrappers", "action_masks", "max_agents")
 
@@ -45,6 +46,7 @@ class Player:
         options: Environment, wrappers and so on, as arguments of `rollout`; empty if it plays in the
             environment of the first run.
         environment: Configuration of the environment; None if it is not that of a run.
+        checkpoint: Its checkpoint; None if it is not the player of a run.
         statistics_in: Function from other options and what has them to the wrapper statistics of the run in
             them, see `EnvironmentDataModule.statistics_in`; None if it is not the player of a run.
     """
@@ -53,6 +55,7 @@ class Player:
     policy: Any
     options: dict[str, Any] = field(default_factory=dict)
     environment: Any = None
+    checkpoint: ComparedCheckpoint | None = None
     statistics_in: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
 
 
@@ -111,6 +114,8 @@ def make_entries(
     """
     entries: list[Entry] = []
     known: set[Any] = set()
+    sources = single_sources(sources)
+    baselines = single_sources(baselines)
     baseline_keys = {source_key(source) for source in baselines}
     for source in sources:
         key = source_key(source)
@@ -149,13 +154,6 @@ def _with_searches(entries: Sequence[Entry], searches: Sequence[str]) -> list[En
     return further
 
 
-def source_key(source: Source) -> Any:
-    """Return the key that identifies a source: the same for different paths of a file or folder."""
-    if isinstance(source, str | Path):
-        return os.path.realpath(source) if os.path.exists(source) else str(source)
-    return next(iter(source)) if isinstance(source, Mapping) and source else id(source)
-
-
 def _add(entries: list[Entry], made: Entry, *, is_baseline: bool) -> None:
     """Add the entry of a source to the one of the same configuration, or as a new one.
 
@@ -174,9 +172,11 @@ def _add(entries: list[Entry], made: Entry, *, is_baseline: bool) -> None:
 
 def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
     """Return the entry of a single source."""
-    if isinstance(source, Mapping) and len(source) == 1:
-        ((name, policy),) = source.items()
-        return _of_policy(str(name), policy)
+    if isinstance(source, Mapping) and not is_configuration(source):
+        ((name, named),) = source.items()
+        return _named(str(name), named, checkpoint, trust)
+    if isinstance(source, Mapping):
+        return _of_policy(str(source["class_path"]), Factory.of(source))
     if not isinstance(source, str | Path):
         return _of_policy(_name_of(source), source)
     if Path(source, SEEDS_FILE).is_file():
@@ -186,6 +186,17 @@ def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
     if Path(source).exists():
         return _of_run(Path(source), checkpoint, trust)
     return _of_policy(str(source), _named_policy(str(source)))
+
+
+def _named(name: str, source: Source, checkpoint: str, trust: bool) -> Entry:
+    """Return the entry of a source with another name; other runs do not join it."""
+    is_described = isinstance(source, Mapping) and is_configuration(source)
+    if not (isinstance(source, str | Path) or is_described):
+        return _of_policy(name, source)
+    entry = _entry_of(source, checkpoint, trust)
+    if not entry.seeds:
+        return _of_policy(name, entry.players[0].policy)
+    return replace(entry, name=name, configuration=None)
 
 
 def _of_policy(name: str, policy: Any) -> Entry:
@@ -222,6 +233,7 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     if checkpoint not in ("best", "last"):
         raise ConfigurationError(f"checkpoint={checkpoint!r} must be best or last; a file can be named as an entry")
     file = best_or_last(path) if checkpoint == "best" else checkpoint_path(path, ("last",))
+    digest = checkpoint_digest(file)  # before loading: if the file is replaced in between, no later file has it
     content = read_checkpoint(file)
     configuration = run_configuration(content, file)
     folder = directory_of_run(path)
@@ -233,7 +245,8 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     options["wrapper_statistics"] = wrapper_statistics_in(content, file)
     environment = (configuration["data"].get("init_args") or {}).get("env")
     agent = load(file, trust=trust)
-    player = Player(str(path), agent, options, with_class_path(environment), data.statistics_in)
+    compared = ComparedCheckpoint(str(file), digest, agent.env_steps)
+    player = Player(str(path), agent, options, with_class_path(environment), compared, data.statistics_in)
     common, seed = learned_options(path) if path.is_dir() else (None, None)
     return Entry(str(path), [player], configuration=common, seeds=[seed], given=[str(path)])
 

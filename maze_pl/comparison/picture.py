@@ -6,6 +6,7 @@ from typing import Any
 
 from maze_pl.comparison.results import Comparison, MetricSummary
 from maze_pl.runs.intervals import CONFIDENCE, Interval
+from maze_pl.runs.short_names import shortened
 from maze_pl.system.atomic_files import replaced
 
 _MOST_METRICS = 12
@@ -38,7 +39,7 @@ def save_picture(path: Path, comparison: Comparison) -> None:
 
 def _draw(axes: Any, comparison: Comparison, metric: str) -> None:
     """Draw the entries by one metric, the first one at the top."""
-    names = [entry.name[-40:] for entry in comparison.entries]
+    names = [shortened(entry.name, 40) for entry in comparison.entries]
     for place, entry in enumerate(comparison.entries):
         summary: MetricSummary = entry.metrics[metric]
         label = place == 0

@@ -14,6 +14,7 @@ from maze_pl.comparison.effects import Values
 from maze_pl.comparison.entries import Entry, Player
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.rollout import Trajectory, rollout
+from maze_pl.runs.short_names import shortened
 from maze_pl.runs.tables import merged_names
 from maze_pl.system.progress import bar_options
 
@@ -21,6 +22,8 @@ RETURN = "return"
 KPI = "kpi/"
 _SECONDS_IN_PROCESS = 30.0
 """Expected time of a player's further episodes, in seconds, above which they are played in worker processes."""
+_MOST_LETTERS = 30
+"""Letters of a name in a progress bar."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Tournament:
     Args:
         entries: The entries.
         acting: Options of playing.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar, which `close` ends.
+        n_planned: Number of episodes that each player shall play at least, over which the bar goes.
 
     Attributes:
         n_episodes: Number of episodes that each player has played.
@@ -117,7 +121,7 @@ class Tournament:
         groups: Groups of episodes that were played at the same time.
     """
 
-    def __init__(self, entries: Sequence[Entry], acting: Acting, progress: bool = False) -> None:
+    def __init__(self, entries: Sequence[Entry], acting: Acting, progress: bool = False, n_planned: int = 0) -> None:
         self.entries = list(entries)
         self.acting = acting
         self.progress = progress
@@ -125,6 +129,8 @@ class Tournament:
         self.groups: list[range] = []
         self.episodes = [[Episodes() for _ in entry.players] for entry in self.entries]
         self._seconds = 0.0  # of this process for an episode
+        self._n_planned = n_planned
+        self._bar: Any = None  # one for all rounds
 
     @property
     def metrics(self) -> list[str]:
@@ -176,16 +182,16 @@ class Tournament:
         engine_of = self.acting.make_engine or (ProcessEngine if is_long else InProcessEngine)
         n_players = sum(len(runs) for runs in self.episodes)
         began = time.process_time()
-        with tqdm(total=n * n_players, unit="episode", **bar_options("episodes", self.progress)) as bar:
-            for entry, runs in zip(self.entries, self.episodes, strict=True):
-                bar.set_description(entry.name[-30:], refresh=False)
-                for player, results in zip(entry.players, runs, strict=True):
+        bar = self._bar_over(max(n_episodes, self._n_planned) * n_players)
+        for entry, runs in zip(self.entries, self.episodes, strict=True):
+            bar.set_description(shortened(entry.name, _MOST_LETTERS), refresh=False)
+            for player, results in zip(entry.players, runs, strict=True):
 
-                    def receive(trajectory: Trajectory, results: Episodes = results) -> None:
-                        results.add(trajectory)
-                        bar.update()
+                def receive(trajectory: Trajectory, results: Episodes = results) -> None:
+                    results.add(trajectory)
+                    bar.update()
 
-                    self.acting.play(player, self.n_episodes, n, engine_of(), record=(), receive=receive)
+                self.acting.play(player, self.n_episodes, n, engine_of(), record=(), receive=receive)
         seconds = (time.process_time() - began) / (n * n_players)
         self._seconds = max(self._seconds, seconds)  # a round in other processes takes none here
         size = self.acting.n_envs
@@ -193,3 +199,15 @@ class Tournament:
             range(start, min(start + size, n_episodes)) for start in range(self.n_episodes, n_episodes, size)
         ]
         self.n_episodes = n_episodes
+
+    def _bar_over(self, total: int) -> Any:
+        """Return the bar of all rounds, over a number of episodes of all players together."""
+        if self._bar is None:
+            self._bar = tqdm(total=total, unit="episode", **bar_options("episodes", self.progress))
+        self._bar.total = total
+        return self._bar
+
+    def close(self) -> None:
+        """End the progress bar; the results stay."""
+        if self._bar is not None:
+            self._bar.close()

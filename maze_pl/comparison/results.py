@@ -4,7 +4,7 @@ import html
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
@@ -38,6 +38,21 @@ class MetricSummary:
 
 
 @dataclass(frozen=True)
+class ComparedCheckpoint:
+    """The checkpoint of a run that played.
+
+    Attributes:
+        file: Its path, as it was found.
+        sha256: Digest of the file, in hexadecimal.
+        env_steps: Number of env steps that the agent was trained with.
+    """
+
+    file: str
+    sha256: str
+    env_steps: int
+
+
+@dataclass(frozen=True)
 class EntrySummary:
     """The results of an entry.
 
@@ -48,6 +63,7 @@ class EntrySummary:
         n_runs: Number of runs; 1 for a policy.
         is_baseline: Whether other entries are compared with it.
         metrics: Metric -> summary.
+        checkpoints: The checkpoint that played of each run; empty for a policy.
     """
 
     name: str
@@ -56,6 +72,7 @@ class EntrySummary:
     n_runs: int
     is_baseline: bool
     metrics: dict[str, MetricSummary]
+    checkpoints: list[ComparedCheckpoint] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ def winner_text(comparison: Comparison) -> str:
 
 def title_text(comparison: Comparison) -> str:
     """Return the line above the tables."""
-    parts = [f"{len(comparison.entries)} entries", f"{comparison.n_episodes:,} episodes of each run"]
+    n_entries = len(comparison.entries)
+    parts = ["1 entry" if n_entries == 1 else f"{n_entries} entries", f"{comparison.n_episodes:,} episodes of each run"]
     parts.append(f"seed {comparison.seed}")
     if comparison.max_steps:
         parts.append(f"at most {comparison.max_steps:,} env steps")

@@ -14,7 +14,9 @@ from maze_pl.comparison.page import Link
 from maze_pl.comparison.playing import Tournament
 from maze_pl.comparison.results import Comparison
 from maze_pl.envs.building import make_wrapped
+from maze_pl.runs.reward_wrappers import reward_wrappers_in
 from maze_pl.runs.rollout import Trajectory
+from maze_pl.runs.short_names import shortened
 from maze_pl.runs.tables import number_text
 from maze_pl.system.atomic_files import write_file
 from maze_pl.viewer.document import episode_document
@@ -171,7 +173,7 @@ class _Recorder:
         """Play the group of an episode again, and return the episode."""
         player = self._played.entries[place.entry].players[place.run]
         kept: list[Trajectory] = []
-        label = f"view of {self._played.entries[place.entry].name[-30:]}, episode {place.episode}"
+        label = f"view of {shortened(self._played.entries[place.entry].name, 30)}, episode {place.episode}"
 
         def receive(trajectory: Trajectory) -> None:
             if trajectory.summary.episode_index == place.episode:
@@ -190,7 +192,7 @@ class _Recorder:
         return kept[0]
 
     def _parts_of(self, place: Place) -> Mapping[str, Any]:
-        """Return renderer and KPI calculator of a player's environment, None where it has none."""
+        """Return renderer and KPI calculator of a player's environment, if it has them, and its reward wrappers."""
         key = (place.entry, place.run)
         if key not in self._parts:
             options = self._played.entries[place.entry].players[place.run].options
@@ -198,7 +200,7 @@ class _Recorder:
             parts = {"renderer": sample.get_renderer(), "kpi_calculator": sample.get_kpi_calculator()}
             has_frames = parts["renderer"] is None and sample.render_mode == "rgb_array"
             sample.close()
-            self._parts[key] = parts
+            self._parts[key] = {**parts, "reward_wrappers": reward_wrappers_in(options.get("wrappers"))}
             self._records[key] = ["spaces", "events"]
             if has_frames or any(part is not None for part in parts.values()):
                 self._records[key].append("states")

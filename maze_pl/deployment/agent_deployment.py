@@ -336,7 +336,7 @@ class AgentDeployment:
             raise RuntimeError("an error interrupted the episode: call reset, and begin another one")
         if self._observation is not None or self._answer is not None:
             if received.maze_state is not outside.maze_state:
-                remedy = "call act with the same state or take a candidate, or reset to drop it"
+                remedy = "call reset if an error came instead, else act with the same state or take a candidate"
                 raise RuntimeError(f"the previous state has no decision yet: {remedy}")
             answer, self._answer = self._answer, None
             return answer

@@ -3,7 +3,7 @@
 import io
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from maze_pl.envs.episode_files import EpisodeFiles, decisions_digest, is_part_of
 from maze_pl.envs.rendering import gif_of
@@ -11,6 +11,12 @@ from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.system.atomic_files import output_folder, write_file
 from maze_pl.system.deferred_files import deferred_files
+
+_SECONDS: Final = 20.0
+"""Seconds that a GIF lasts unless its number of frames per second is given, or too small or large."""
+_SLOWEST: Final = 2.0
+_FASTEST: Final = 20.0
+"""Frames per second if none are given: few decisions can be followed, and long episodes have an end."""
 
 
 class GifFiles(TrajectoryWriter):
@@ -22,7 +28,8 @@ class GifFiles(TrajectoryWriter):
 
     Args:
         folder: Folder of the files; relative to the run directory in `maze-pl fit`.
-        frames_per_second: Number of states shown per second, above 0 and at most 50.
+        frames_per_second: Number of states shown per second, above 0 and at most 50. None makes
+            episodes of up to 400 states last 20 s, with 2 to 20 states per second.
         keep_all: Whether the GIFs of all episodes with the same id are kept; otherwise that of the last one.
 
     Raises:
@@ -31,8 +38,10 @@ class GifFiles(TrajectoryWriter):
 
     needs_frames = True
 
-    def __init__(self, folder: str = "renderings", frames_per_second: float = 20.0, keep_all: bool = True) -> None:
-        if not 0 < frames_per_second <= 50:
+    def __init__(
+        self, folder: str = "renderings", frames_per_second: float | None = None, keep_all: bool = True
+    ) -> None:
+        if frames_per_second is not None and not 0 < frames_per_second <= 50:
             limits = "above 0 and at most 50, as gifs can show"
             raise ValueError(f"frames_per_second={frames_per_second} must be {limits}")
         self.folder = output_folder(folder)
@@ -45,7 +54,10 @@ class GifFiles(TrajectoryWriter):
         from PIL import Image
 
         frames = (Image.open(io.BytesIO(frame)) for frame in record.frames)
-        film = gif_of(frames, self.frames_per_second, decisions_digest(record, len(record.steps)))
+        speed = self.frames_per_second
+        if speed is None:
+            speed = max(_SLOWEST, min(_FASTEST, len(record.frames) / _SECONDS))
+        film = gif_of(frames, speed, decisions_digest(record, len(record.steps)))
         if film is None:
             return
         if not self.keep_all:

@@ -20,10 +20,14 @@ from maze_pl.estimation.importance_sampling import DOUBLY_ROBUST, WEIGHTING, Est
 from maze_pl.estimation.probabilities import log_probs, require_memoryless
 from maze_pl.estimation.recorded_acts import RecordedActs, read_acts
 from maze_pl.estimation.results import FEW_EPISODES, OffPolicyEstimate, OffPolicyEvaluation
+from maze_pl.estimation.reward_units import AGENT, unit_of_rewards
 from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpisodes
+from maze_pl.runs.checkpoint import named_checkpoint
 from maze_pl.runs.intervals import Interval, t_interval
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.reward_wrappers import reward_wrappers_in
+from maze_pl.runs.run_checkpoints import BEST
+from maze_pl.system.progress import bar_options
 
 FITTED_Q: Final = "fitted_q"
 ESTIMATORS: Final = (*WEIGHTING, FITTED_Q, *DOUBLY_ROBUST)
@@ -48,6 +52,7 @@ def estimate(
     seed: int = 0,
     trust: bool = False,
     progress: bool = False,
+    checkpoint: str = BEST,
 ) -> OffPolicyEvaluation:
     """Estimate the expected return of an agent from episodes that another policy has recorded.
 
@@ -67,7 +72,8 @@ def estimate(
         seed: Determines all random numbers.
         trust: Whether runs may name any class, and files with recorded states may be read, both of
             which runs their code.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar, in a file a line every 10 s.
+        checkpoint: Checkpoint of the agent's run: `best`, `last`, or a file.
 
     Raises:
         ConfigurationError: Agent or behaviour cannot be loaded.
@@ -94,8 +100,7 @@ def estimate(
     if deterministic and is_weighted:
         remedy = f"ask for {FITTED_Q} only, or evaluate the agent that samples its actions"
         raise ValueError(f"deterministic actions have no probabilities to weight episodes by: {remedy}")
-    policy, spec, data, agent_gamma = _loaded(agent, trust)
-    wrappers = [] if data is None else data.rollout_options["wrappers"]
+    policy, spec, data, agent_gamma = _loaded(agent, trust, checkpoint)
     gamma = agent_gamma if gamma is None else gamma
     check_fraction(gamma=gamma)
     require_memoryless(policy, _name(agent))
@@ -119,6 +124,7 @@ def estimate(
             if name in estimators:
                 results[name] = _bootstrapped(name, DOUBLY_ROBUST[name], modelled, counts)
     size = effective_sample_size(plain) if is_weighted else math.nan
+    unit = unit_of_rewards(entries_of(episodes), _wrappers_of_runs(behaviour, data, trust), trust)
     returns = plain.returns.tolist()
     interval = t_interval(returns) if len(returns) > 1 else None
     return OffPolicyEvaluation(
@@ -130,8 +136,9 @@ def estimate(
         recorded=OffPolicyEstimate(_RECORDED, float(np.mean(returns)), interval),
         effective_sample_size=size,
         estimates=[results[name] for name in ESTIMATORS if name in estimators],
-        warnings=_warnings(size, acts, log_ratio, gamma if has_model else None),
-        reward_wrappers=reward_wrappers_in(wrappers),
+        warnings=[*_warnings(size, acts, log_ratio, gamma if has_model else None), *unit.warnings],
+        reward_wrappers=unit.wrappers,
+        reward_source=unit.source,
     )
 
 
@@ -140,19 +147,31 @@ def _name(policy: Any) -> str:
     return str(policy) if isinstance(policy, str | Path) else type(policy).__name__
 
 
-def _loaded(agent: Any, trust: bool) -> tuple[Policy, Spec, Any, float]:
+def _loaded(agent: Any, trust: bool, checkpoint: str = BEST) -> tuple[Policy, Spec, Any, float]:
     """Return policy, specification, data module (None without a run) and discount of an agent."""
     data = None
     if isinstance(agent, str | Path):
         if not Path(agent).exists():
             raise ConfigurationError(f"there is no run directory or checkpoint {agent}")
-        data = load_data(agent, trust=trust)
-        agent = load(agent, trust=trust)
+        path = named_checkpoint(agent, checkpoint)
+        data = load_data(path, trust=trust)
+        agent = load(path, trust=trust)
     policy = getattr(agent, "policy", agent)
     spec = getattr(policy, "spec", None)
     if not isinstance(policy, Policy) or not isinstance(spec, Spec):
         raise ValueError(f"{agent!r} is not an agent: give a run directory, an algorithm, or a policy with a spec")
     return policy, spec, data, float(getattr(agent, "gamma", 1.0))
+
+
+def _wrappers_of_runs(behaviour: Any, data: Any, trust: bool) -> dict[str, list[str]]:
+    """Return the class names of the wrappers that change rewards in the runs of behaviour and agent."""
+    found: dict[str, list[str]] = {}
+    if isinstance(behaviour, str | Path) and Path(behaviour).exists():
+        of_behaviour = load_data(behaviour, trust=trust)
+        found[f"the run {behaviour}"] = reward_wrappers_in(of_behaviour.rollout_options["wrappers"])
+    if data is not None:
+        found[AGENT] = reward_wrappers_in(data.rollout_options["wrappers"])
+    return found
 
 
 def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool) -> Array:
@@ -228,8 +247,8 @@ def _fits(
     shares = np.full(acts.n_episodes, 1.0 / acts.n_episodes)
     fits = []
     of_fits = []
-    bar = tqdm(total=n_fits * options.n_updates, desc="fitted Q evaluation", disable=not progress, leave=False)
-    with bar:
+    shown = bar_options("fitted Q evaluation", progress)
+    with tqdm(total=n_fits * options.n_updates, leave=False, **shown) as bar:
         for number in range(n_fits):
             counts = generator.multinomial(acts.n_episodes, shares)
             while not model.can_fit(counts):

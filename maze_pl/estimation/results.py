@@ -7,10 +7,13 @@ import math
 from dataclasses import asdict, dataclass, field
 
 from maze_pl.runs.intervals import Interval
-from maze_pl.runs.tables import aligned, interval_text, number_text
+from maze_pl.runs.tables import aligned, number_text
 
 FEW_EPISODES = 10.0
 """Effective sample size below which weighted estimates are called unreliable."""
+
+_LARGEST = 1e7
+"""Size from which numbers are written with an exponent."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class OffPolicyEvaluation:
             the weighted ones; NaN without weights.
         estimates: The estimates.
         warnings: Reasons to doubt them.
-        reward_wrappers: Class names of the wrappers with which the agent's run changes rewards.
+        reward_wrappers: Class names of the wrappers that changed the recorded rewards.
+        reward_source: The run from which they are known; empty for that of the recordings.
     """
 
     policy: str
@@ -57,6 +61,7 @@ class OffPolicyEvaluation:
     estimates: list[OffPolicyEstimate]
     warnings: list[str] = field(default_factory=list)
     reward_wrappers: list[str] = field(default_factory=list)
+    reward_source: str = ""
 
     def __getitem__(self, name: str) -> OffPolicyEstimate:
         """Return the estimate of an estimator."""
@@ -71,12 +76,13 @@ class OffPolicyEvaluation:
         rows = [["estimator", "value", "95% interval"]]
         for one in (self.recorded, *self.estimates):
             name = one.name.replace("_", " ")
-            rows.append([name, number_text(one.value) or "none", interval_text(one.interval)])
+            interval = "" if one.interval is None else " to ".join(map(_estimate_text, one.interval))
+            rows.append([name, _estimate_text(one.value) or "none", interval])
         lines = [title]
         if self.reward_wrappers:
             names = " and ".join(self.reward_wrappers)
-            where = "in episodes of the agent's run"
-            lines.append(f"in rewards as recorded, which are those after {names} {where}")
+            where = f" in episodes of {self.reward_source}" if self.reward_source else ""
+            lines.append(f"in rewards as recorded, which are those after {names}{where}")
         lines.append(aligned(rows))
         if not math.isnan(self.effective_sample_size):
             source = "cloned" if self.behaviour == "clone" else self.behaviour
@@ -105,3 +111,8 @@ class OffPolicyEvaluation:
         for one in (self.recorded, *self.estimates):
             writer.writerow([one.name, one.value, *(one.interval or ("", ""))])
         return file.getvalue()
+
+
+def _estimate_text(value: float) -> str:
+    """Format a number; a huge one in one notation, though it is an integer by rounding; NaN is empty."""
+    return f"{value:.4g}" if abs(value) >= _LARGEST else number_text(value)

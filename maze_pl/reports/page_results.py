@@ -10,6 +10,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.html_parts import Content, Markup, element, folded, missing, section, table
 from maze_pl.reports.run_facts import COMPARISON, read_json, trust_option
 from maze_pl.reports.run_groups import run_names
+from maze_pl.runs.checkpoint import checkpoint_digest
 from maze_pl.runs.intervals import Interval, estimate
 from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.seed_results import FINAL_FILE
@@ -184,6 +185,7 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     winner = content.get("winner")
     sentence = f"Best by {content.get('metric')}: {winner}" if winner else "No policy is better than all others."
     parts: list[Content] = [element("p", element("b", sentence)), table(["entry", "metric", *_HEAD], rows, 2)]
+    parts += [missing(text) for text in _changed_checkpoints(content, runs)]
     parts += _difference_tables(content)
     played = f"{number(content.get('n_episodes'))} episodes of each, from seed {content.get('seed')}; {file}"
     parts.append(element("p", played, class_="muted"))
@@ -193,6 +195,36 @@ def comparison_section(path: Path, runs: Sequence[Path], folder: Path | None) ->
     if isinstance(content.get("command"), str):
         parts.append(folded("command", element("pre", element("code", content["command"]))))
     return section(title, *parts)
+
+
+def _changed_checkpoints(content: Mapping[str, Any], runs: Sequence[Path]) -> list[str]:
+    """Name the checkpoints that have changed since they played in a comparison.
+
+    Args:
+        content: The comparison as read from a file.
+        runs: Run directories, in which files are also looked for, as they may have been moved.
+    """
+    played: list[tuple[Any, dict[Any, Any]]] = []  # name of an entry and a checkpoint
+    for entry in content["entries"]:
+        found = entry.get("checkpoints") if isinstance(entry, dict) else None
+        if isinstance(found, list):
+            played += [(entry.get("name"), dict(_items(checkpoint))) for checkpoint in found]
+    notes = []
+    for name, checkpoint in played:
+        file = _moved(Path(str(checkpoint.get("file"))), runs)
+        if file.is_file() and checkpoint_digest(file) != checkpoint.get("sha256"):
+            steps = f"after {number(checkpoint.get('env_steps'))} env steps"
+            notes.append(f"{name} was played by an earlier checkpoint, {steps}: {file} has changed.")
+    return notes
+
+
+def _moved(file: Path, runs: Sequence[Path]) -> Path:
+    """Return a checkpoint, or that of the run with the same name if there is no such file."""
+    for run in runs:
+        other = run / Path(*file.parts[-2:])
+        if not file.is_file() and file.parts[-3:-2] == (run.resolve().name,) and other.is_file():
+            return other
+    return file
 
 
 def _comparison_file(folders: Sequence[Path]) -> Path | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE, TRUST_OPTION
+from maze_pl.config.learned_options import commands_of_training
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.config.trust import LIBRARIES, class_paths
@@ -109,6 +110,16 @@ def run_provenance(run_dir: Path) -> Sequence[Provenance]:
     return []
 
 
+def summaries(provenance: Sequence[Provenance]) -> list[str]:
+    """Return what each command of a training changed in the configuration that it began with, in order.
+
+    Args:
+        provenance: The provenance of all commands in a run directory.
+    """
+    texts = [command.get("summary", "") for command in commands_of_training(provenance)]
+    return [text for text in texts if text]
+
+
 def _checkpoints(run_dir: Path) -> dict[str, Path]:
     """Return the checkpoints of a run by name; those in folders that its configuration names take precedence."""
     try:
@@ -170,6 +181,7 @@ def _described(folder: Path) -> Facts:
     last = provenance_facts(provenance[-1]) if provenance else {"command": commands[-1] if commands else None}
     if len(commands) > 1:
         last = {"commands": commands, **{name: value for name, value in last.items() if name != "command"}}
+        last["differences"] = summaries(provenance)
     return {**last, **faulty_provenance(folder)}
 
 

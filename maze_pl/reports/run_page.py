@@ -29,7 +29,7 @@ from maze_pl.reports.html_parts import (
     table,
 )
 from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, named_paths, number
-from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, trust_option
+from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, summaries, trust_option
 from maze_pl.reports.run_groups import RunGroup, grouped_runs, run_names
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.provenance import PROVENANCE_FILE, fault_of_file
@@ -120,8 +120,8 @@ def _origin(reported: ReportedRuns) -> Markup:
     notes: list[Content] = []
     if provenance:
         first, last = commands_of_training(provenance)[0], provenance[-1]
-        differences = first.get("summary", "")
-        values["differences"] = code(differences) if differences else None
+        differences = [code(text) for text in summaries(provenance)]
+        values["differences"] = joined(differences) if differences else None
         values["git"] = git_text(last["git"])
         values["seed"] = str(last.get("seed"))
         values["started"] = str(first.get("started", ""))

@@ -89,7 +89,7 @@ def draw_importances(result: SweepResult, _: list[Trial]) -> Any:
     names = [_shortened(name) for name in importances]
     bars = axes.barh(names, list(importances.values()), color=COLOURS[0], height=0.65)
     axes.bar_label(bars, [f"{share:.2f}" for share in importances.values()], padding=3, fontsize=8)
-    _label(axes, f"importance for {result.plan.objectives[0].metric} (PED-ANOVA)", "")
+    _label(axes, f"importance for {result.plan.objectives[0].metric}", "")
     axes.set_xlim(0, max(importances.values()) * 1.15 or 1.0)
     axes.grid(visible=False, axis="y")
     return figure

@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import shlex
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError, dump, read
 from maze_pl.runs.tables import aligned, number_text
-from maze_pl.sweeps.methods import optuna_module
+from maze_pl.sweeps.importances import FEWEST_TRIALS, importances_of
 from maze_pl.sweeps.progress import duration_text, value_text
 from maze_pl.sweeps.search_space import StoredValues, suggested
 from maze_pl.sweeps.storage import open_study
@@ -23,7 +22,6 @@ from maze_pl.system.atomic_files import write_file
 TABLE_FILE: Final = "trials.csv"
 """File in the folder of a sweep with all trials."""
 _STATES: Final = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "under way"}
-_FEWEST: Final = 4  # trials for importances
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Trial:
         values: Values of the objectives; empty if it has not finished.
         steps: Evaluation -> value, as far as they were reported for pruning.
         run_dir: Its run directory.
-        seconds: Duration in seconds; NaN if it was interrupted.
+        seconds: Duration of its processes in seconds; NaN while it is under way, and if one was killed.
         reason: Reason of its failure; "" if it has not failed.
     """
 
@@ -94,22 +92,14 @@ class SweepResult:
     def importances(self) -> dict[str, float]:
         """Searched option -> its share of the differences between trials, the largest first.
 
-        By PED-ANOVA, for the first objective: Watanabe, Bansal and Hutter 2023, arXiv:2304.10255. Empty
-        with fewer than 4 finished trials, or if all are equally good.
+        For the first objective, by ranks; see `importances_of`. Empty with fewer than 10 finished
+        trials, or if no option explains differences.
         """
         finished = [trial for trial in self.trials if trial.status == "finished"]
-        if len(finished) < _FEWEST or len({trial.values[0] for trial in finished}) == 1:
+        if len(finished) < FEWEST_TRIALS:
             return {}
-        sign = -1.0 if self.plan.objectives[0].direction == "maximize" else 1.0
-        importance = optuna_module().importance
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an option with a single value; that low is good
-            found = importance.get_param_importances(
-                self.study,
-                evaluator=importance.PedAnovaImportanceEvaluator(),
-                target=lambda trial: sign * trial.values[0],
-            )
-        return {option: float(share) for option, share in found.items() if math.isfinite(share)}
+        assignments = [trial.assignment for trial in finished]
+        return importances_of(self.plan.parameters, assignments, [trial.values[0] for trial in finished])
 
     def command(self, trial: Trial) -> str:
         """Return the command line that trains with the values of a trial."""

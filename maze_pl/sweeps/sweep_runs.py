@@ -27,6 +27,8 @@ from maze_pl.system.signals import StopSignals
 
 SECONDS: Final = "seconds"
 """User attribute of a trial in the storage: how long its processes took."""
+_SO_FAR: Final = "seconds_so_far"
+"""User attribute of a trial that was stopped: how long its processes took until then; None while it continues."""
 REASON: Final = "reason"
 """User attribute of a failed trial: why."""
 _STOPPED: Final = (130, 143)  # exit statuses after INT and TERM
@@ -35,14 +37,39 @@ _ERROR: Final = "maze-pl: error: "
 
 @dataclass
 class _Running:
-    """A trial whose process runs."""
+    """A trial whose process runs.
+
+    Attributes:
+        trial: The trial.
+        folder: Its run directory.
+        is_resumed: Whether it continues.
+        is_pruned: Whether it is being stopped since others are better.
+        seconds_before: How long its earlier processes took; None if one of them was killed.
+        began: Time at which its process began.
+        read_at: Metrics file -> time of its last change.
+    """
 
     trial: Any
     folder: Path
     is_resumed: bool
     is_pruned: bool = False
+    seconds_before: float | None = 0.0
     began: float = field(default_factory=time.monotonic)
-    read_at: dict[Path, int] = field(default_factory=dict)  # metrics file -> time of its last change
+    read_at: dict[Path, int] = field(default_factory=dict)
+
+    @classmethod
+    def resumed(cls, trial: Any, folder: Path) -> "_Running":
+        """Return a trial that continues; its duration stays unknown if this process is killed."""
+        seconds = trial.user_attrs.get(_SO_FAR)
+        trial.set_user_attr(_SO_FAR, None)
+        return cls(trial, folder, is_resumed=True, seconds_before=seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration of all of its processes in seconds; None if one of them was killed."""
+        if self.seconds_before is None:
+            return None
+        return round(self.seconds_before + time.monotonic() - self.began, 3)
 
 
 class SweepRuns:
@@ -155,8 +182,9 @@ class SweepRuns:
         folder = trial_directory(self._folder, number)
         self._use_sampler(number)
         trial = resumed_trial(self._study, self._plan, number)
+        running = None
         if (folder / RUN_CONFIG).is_file() or (folder / SEEDS_FILE).is_file():
-            running = _Running(trial, folder, is_resumed=True)
+            running = _Running.resumed(trial, folder)
             self._follow(running, is_new=True)
             if running.is_pruned or has_finished(folder):
                 self._running[number] = running
@@ -166,10 +194,10 @@ class SweepRuns:
             return False
         elif folder.exists():
             shutil.rmtree(folder)  # nothing was trained
-        self._start(trial, is_resumed=folder.exists())
+        self._start(trial, is_resumed=folder.exists(), running=running)
         return True
 
-    def _start(self, trial: Any, is_resumed: bool) -> None:
+    def _start(self, trial: Any, is_resumed: bool, running: _Running | None = None) -> None:
         """Start the process of a trial."""
         folder = trial_directory(self._folder, trial.number)
         assignment = suggested(self._plan.parameters, trial)
@@ -179,7 +207,7 @@ class SweepRuns:
         variables = {}
         if "WANDB_RUN_GROUP" not in os.environ:
             variables["WANDB_RUN_GROUP"] = self._folder.name
-        self._running[trial.number] = _Running(trial, folder, is_resumed)
+        self._running[trial.number] = running or _Running(trial, folder, is_resumed)
         values = ", ".join(f"{option}={value_text(value)}" for option, value in assignment.items())
         say(f"trial {trial.number}{' continues' if is_resumed else ''}: {values}")
         self._processes.start(trial.number, command, RunOutput(f"trial {trial.number}", ()), variables)
@@ -236,10 +264,11 @@ class SweepRuns:
         is_failed = not (running.is_pruned or is_complete or is_stopped)
         lines = self._processes.close_output(number, show_end=is_failed and not self._signals.received)
         if is_stopped or (is_failed and self._signals.received):
+            trial.set_user_attr(_SO_FAR, running.seconds)
             self._progress.stopped(number)
             return
-        if not running.is_resumed:
-            trial.set_user_attr(SECONDS, round(time.monotonic() - running.began, 3))
+        if running.seconds is not None:
+            trial.set_user_attr(SECONDS, running.seconds)
         if running.is_pruned:
             self._study.tell(trial, state=self._state.PRUNED)
         elif is_failed:

@@ -61,13 +61,15 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
     n_env_steps = acts.n_env_steps
     rows = episode.events or ([] if episode.states is None else rows_of_states(episode.states))
     events = EpisodeEvents(rows, n_env_steps)
-    reward = events.reward()
-    if reward is None:
-        reward = np.bincount(acts.env_step, acts.step_reward, minlength=n_env_steps)
+    recorded = np.bincount(acts.env_step, acts.step_reward, minlength=n_env_steps)
+    original = events.reward()
+    reward = recorded if original is None else original
     total = float(reward.sum()) if episode.total_reward is None else episode.total_reward
     value = None if episode.decisions is None else episode.decisions.value
     keys = [] if record is None else list(record.spec.step_keys)
     parts = events.shares()
+    known = total if original is None else float(original.sum())
+    unit = _reward_unit(episode.reward_wrappers, float(recorded.sum()), known)
     return {
         "name": episode.name,
         "policy": episode.policy,
@@ -84,18 +86,36 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
             "env_step": encoded(acts.env_step),
             "step_key": encoded(acts.key_index),
             "agent": encoded(acts.agent),
-            "reward": encoded(acts.reward),
+            "reward": None if acts.reward is None else encoded(acts.reward),
+            "unit": unit,
             "value": None if value is None else encoded(value),
         },
         "observations": {} if record is None else {str(key): observations_of(record, key) for key in keys},
         "heads": {} if record is None else {str(key): heads_of(record, key, episode.decisions) for key in keys},
         "env_steps": {
             "reward": encoded(reward),
+            "unit": unit if original is None else None,
             "parts": {name: encoded(values) for name, values in parts.items()},
         },
-        "events": events.content(),
+        "events": {**events.content(), "is_recorded": original is not None},
         "pictures": pictures_of(episode, acts.env_step, n_env_steps, progress),
     }
+
+
+def _reward_unit(wrappers: Sequence[str], recorded: float, original: float) -> str | None:
+    """Return the unit of recorded rewards and of values, such as "after RewardClippingWrapper".
+
+    Args:
+        wrappers: Class names of the wrappers that are known to change rewards.
+        recorded: Sum of the recorded rewards, after wrappers.
+        original: Sum of the environment's rewards, or of the recorded ones if they are not known.
+
+    Returns:
+        None if the rewards are those of the environment.
+    """
+    if wrappers:
+        return f"after {' and '.join(wrappers)}"
+    return None if np.isclose(recorded, original, 1e-4, 1e-4) else "after wrappers that change rewards"
 
 
 class _Acts:
@@ -106,7 +126,7 @@ class _Acts:
         key_index: Place of its step key in `step_keys`.
         agent: Id of its agent.
         step_reward: Reward that the environment returned.
-        reward: Reward of its actor, if rewards are attributed; else the same.
+        reward: Reward of its actor; None if rewards are not attributed to actors.
         step_keys: All step keys.
         n_env_steps: Number of environment steps, which may be more than those with acts.
         end: `terminated`, `truncated` or `unfinished`.
@@ -117,7 +137,7 @@ class _Acts:
         self.key_index = np.asarray(key_index, np.int64)
         self.agent = np.asarray(agent, np.int64)
         self.step_reward = np.asarray(step_reward, np.float64)
-        self.reward = self.step_reward
+        self.reward: Array | None = None
         self.step_keys = step_keys
         self.n_env_steps = int(self.env_step.max()) + 1 if len(self.env_step) else 0
         self.end = "unfinished"

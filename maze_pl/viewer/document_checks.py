@@ -61,6 +61,7 @@ def _check_episode(episode: Mapping[str, Any], place: str) -> None:
     rows = {key: int(np.sum(step_key_of == i)) for i, key in enumerate(step_keys)}
     env_steps = _get(episode, "env_steps", Mapping, place)
     _check_array(env_steps, "reward", (n_steps,), f"{place}.env_steps")
+    _check_optional(env_steps, "unit", str | None, f"{place}.env_steps")
     for part in _get(env_steps, "parts", Mapping, f"{place}.env_steps"):
         _check_array(env_steps["parts"], part, (n_steps,), f"{place}.env_steps.parts")
     for kpi in _get(episode, "running_kpis", Mapping, place):
@@ -89,6 +90,7 @@ def _check_acts(acts: Mapping[str, Any], n_steps: int, n_step_keys: int, place: 
         _check_array(acts, name, (n,), place)
     for name in ("reward", "value"):
         _check_array(acts, name, (n,), place, optional=True)
+    _check_optional(acts, "unit", str | None, place)
     env_step = _array(acts["env_step"], f"{place}.env_step")
     if np.any(np.diff(env_step) < 0) or env_step[0] < 0 or env_step[-1] >= n_steps:
         raise ValueError(f"{place}.env_step must not decrease, and lie between 0 and {n_steps - 1}")
@@ -134,6 +136,7 @@ def _check_events(events: Mapping[str, Any], n_steps: int, place: str) -> None:
     """Check the raw events of an episode."""
     names = _get(events, "names", Sequence, place)
     attributes = _get(events, "attributes", Sequence, place)
+    _check_optional(events, "is_recorded", bool, place)
     for name, end in (("env_step", n_steps), ("name", len(names))):
         _check_array(events, name, (len(attributes),), place)
         _check_indices(events[name], end, f"{place}.{name}")
@@ -197,11 +200,17 @@ def _get(owner: Mapping[str, Any], name: str, expected: Any, place: str) -> Any:
     if name not in owner:
         raise ValueError(f"{place} lacks {name!r}; it has {', '.join(map(repr, owner)) or 'nothing'}")
     value = owner[name]
-    is_text = isinstance(value, str) and expected not in (str,)  # a string is a sequence, too
+    is_text = isinstance(value, str) and expected not in (str, str | None)  # a string is a sequence, too
     if not isinstance(value, expected) or is_text or (isinstance(value, bool) and expected is not bool):
         wanted = getattr(expected, "__name__", str(expected).replace("collections.abc.", ""))
         raise ValueError(f"{place}.{name} is {value!r:.80}, but must be of type {wanted}")
     return value
+
+
+def _check_optional(owner: Mapping[str, Any], name: str, expected: Any, place: str) -> None:
+    """Check the type of a value that documents of earlier versions do not have."""
+    if name in owner:
+        _get(owner, name, expected, place)
 
 
 def _one_of(owner: Mapping[str, Any], name: str, options: tuple[str, ...], place: str) -> str:

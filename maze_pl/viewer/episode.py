@@ -1,5 +1,6 @@
 """An episode to be viewed, from any source."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +63,8 @@ class Episode:
         kpi_calculator: Computes KPIs, if there is one.
         kpis: KPIs of the whole episode.
         total_reward: Return, if it is known without the rewards.
+        reward_wrappers: Class names of the wrappers that changed the recorded rewards, the innermost
+            first, if they are known.
     """
 
     name: str
@@ -77,3 +80,4 @@ class Episode:
     kpi_calculator: Any = None
     kpis: dict[str, float] = field(default_factory=dict)
     total_reward: float | None = None
+    reward_wrappers: Sequence[str] = ()

@@ -10,8 +10,10 @@ from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.runs.checkpoint import checkpoint_path, named_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
+from maze_pl.runs.reward_wrappers import reward_wrappers_in
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.runs.run_checkpoints import BEST, LAST
+from maze_pl.runs.short_names import shortened
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.drawing import check_renderer_arguments
 from maze_pl.viewer.episode import Episode
@@ -137,6 +139,7 @@ class _Stage:
         self._kpi_calculator: Any = None
         self._has_frames = False
         data = load_data(path, trust=options.trust)
+        self._reward_wrappers = reward_wrappers_in(data.rollout_options["wrappers"])
         self._arrangement = {
             **data.rollout_options,
             "wrappers": without_recorders(data.rollout_options["wrappers"]),
@@ -181,12 +184,13 @@ class _Stage:
         if self._has_frames:
             record.append("frames")
         played: dict[str, Any] = {"record": record, "max_steps": options.max_steps}
-        label = contender.name[-40:] if progress else False
+        label = shortened(contender.name, 40) if progress else False
         trajectories = self._rollout(contender, n_episodes, progress=label, **played)
         parts = {
             "renderer": self._renderer,
             "renderer_arguments": options.renderer_arguments or {},
             "kpi_calculator": self._kpi_calculator,
+            "reward_wrappers": self._reward_wrappers,
         }
         episodes = []
         for number, trajectory in enumerate(trajectories):

@@ -1,7 +1,7 @@
 """Episodes from paths: run directories, folders of rollouts, and files of records."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -18,6 +18,7 @@ from maze_pl.runs.checkpoint import checkpoint_digest
 from maze_pl.runs.loading import load
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.rollout_table import EPISODES_FILE, EpisodeRow, read_episode_table
+from maze_pl.runs.rollout_wrappers import reward_wrappers_of, rollout_folder
 from maze_pl.runs.run_checkpoints import BEST, LAST, checkpoint_folders, holds_checkpoints
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.episode import Episode, EventRows
@@ -27,8 +28,6 @@ from maze_pl.viewer.playing import PlayOptions, played_by_run
 _RECORDS: Final = (".spaces", ".states")
 _MOST_READ: Final = 10
 """Episodes of a path that are read unless another number is given."""
-_LEVELS: Final = 3
-"""Folders above a file of records in which the folder of its rollout is looked for."""
 Record = SpacesTrajectoryRecord | StateTrajectoryRecord
 
 
@@ -163,6 +162,7 @@ class _Origin:
         temperature: Temperature with which it sampled.
         renderer: Renderer of the environment, if states may be read.
         kpi_calculator: Its calculator of KPIs.
+        reward_wrappers: Class names of the wrappers that changed rewards.
     """
 
     rows: dict[str, EpisodeRow]
@@ -172,13 +172,12 @@ class _Origin:
     temperature: float = 1.0
     renderer: Any = None
     kpi_calculator: Any = None
+    reward_wrappers: Sequence[str] = ()
 
     @classmethod
     def of(cls, path: Path, options: PlayOptions) -> "_Origin":
         """Read the folder of the rollout that a path belongs to."""
-        candidates = [path, *path.resolve().parents[:_LEVELS]]
-        tables = (one / EPISODES_FILE for one in candidates if (one / RUN_CONFIG).is_file())
-        folder = next((table.parent for table in tables if table.is_file()), None)
+        folder = rollout_folder(path)
         if folder is None:
             return cls({}, {})
         rows = read_episode_table(folder / EPISODES_FILE)
@@ -191,6 +190,7 @@ class _Origin:
         if env is not None:
             parts = {"renderer": env.get_renderer(), "kpi_calculator": env.get_kpi_calculator()}
             env.close()
+        parts["reward_wrappers"] = reward_wrappers_of(config, options.trust)
         return cls(rows, events, policy, agent, float(config.get("temperature") or 1.0), **parts)
 
 
@@ -204,52 +204,66 @@ def _policy_name(config: dict[str, Any]) -> str:
     return str(policy)
 
 
+def _run_of(folder: Path, config: dict[str, Any]) -> Path | None:
+    """Return the run whose agent played a rollout, or its checkpoint: the one around its folder, or the named one.
+
+    Raises:
+        ConfigurationError: The configuration of the run around the folder cannot be read.
+    """
+    around = folder.parent.parent
+    if folder.parent.name == "rollouts" and holds_checkpoints(around):
+        return around
+    return Path(str(config["run"])) if config.get("run") else None
+
+
 def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any:
-    """Return the agent that played a rollout; None if it is unknown, or has changed since."""
-    run = folder.parent.parent
-    if config.get("policy") is not None or folder.parent.name != "rollouts":
+    """Return the agent that played a rollout; None if there is none, it is unknown, or it has changed since."""
+    if config.get("policy") is not None:
         return None
     try:
-        if not holds_checkpoints(run):
+        run = _run_of(folder, config)
+        if run is None:
             return None
         path = _checkpoint_of(folder, run, str(config.get("checkpoint") or BEST))
-        return None if path is None else load(path, trust=options.trust)
+        return load(path, trust=options.trust)
     except ConfigurationError as error:
         sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
         return None
 
 
-def _checkpoint_of(folder: Path, run: Path, name: str) -> Path | None:
-    """Return the checkpoint that played a rollout; None, with a message, if it is gone or changed.
+def _checkpoint_of(folder: Path, run: Path, name: str) -> Path:
+    """Return the checkpoint that played a rollout.
 
     Args:
         folder: Folder of the rollout. Its provenance holds the digest of the checkpoint, unless an
             earlier version wrote it; then a checkpoint counts as changed if it is newer than the
             episodes.
-        run: The run directory.
+        run: The run directory, or a checkpoint.
         name: The checkpoint, as the rollout named it.
+
+    Raises:
+        ConfigurationError: The checkpoint is gone or has changed.
     """
     entries = [entry for entry in recorded_provenance(folder) if "checkpoint" in entry]
-    digest = entries[-1]["checkpoint"].get("sha256") if entries else None
+    recorded: Mapping[str, Any] = entries[-1]["checkpoint"] if entries else {}
+    digest = recorded.get("sha256")
     names = (BEST, LAST) if name == BEST else (name,)
-    folders = checkpoint_folders(run)
+    folders = [] if run.is_file() else checkpoint_folders(run)
     paths = [inside / f"{one}.ckpt" for one in names for inside in folders]
     if digest is not None:
         paths += [*(inside / Path(name).name for inside in folders), Path(name)]
-    paths = [path for path in paths if path.is_file()]
+        paths += [Path(recorded["file"])] if isinstance(recorded.get("file"), str) else []
+    paths = [path for path in [run, *paths] if path.is_file()]
     if not paths:
-        fault = f"the checkpoint {name} of {run} is missing"
-    elif digest is None:
+        raise ConfigurationError(f"the checkpoint {name} of {run} is missing")
+    if digest is None:
         if paths[0].stat().st_mtime <= (folder / EPISODES_FILE).stat().st_mtime:
             return paths[0]
-        fault = f"{paths[0]} is newer than the episodes in {folder}"
-    else:
-        for path in paths:
-            if checkpoint_digest(path) == digest:
-                return path
-        fault = f"{paths[0]} is not the checkpoint that played the episodes in {folder}"
-    sys.stderr.write(f"maze-pl: there are no probabilities: {fault}\n")
-    return None
+        raise ConfigurationError(f"{paths[0]} is newer than the episodes in {folder}")
+    for path in paths:
+        if checkpoint_digest(path) == digest:
+            return path
+    raise ConfigurationError(f"{paths[0]} is not the checkpoint that played the episodes in {folder}")
 
 
 def _env_of(folder: Path, config: dict[str, Any]) -> Any:
@@ -257,8 +271,8 @@ def _env_of(folder: Path, config: dict[str, Any]) -> Any:
     node = config.get("env")
     if not isinstance(node, dict):
         return None
-    run = folder.parent.parent
     try:
+        run = _run_of(folder, config) or folder
         extend_import_path([str(Path.cwd()), *import_folders(run if holds_checkpoints(run) else folder)])
         return make_wrapped(Factory.of(node, Trust()))
     except (ImportError, ConfigurationError) as error:
@@ -287,7 +301,7 @@ def _episodes(records: Sequence[Record], origin: _Origin) -> list[Episode]:
         other = "states" if record.kind == "spaces" else "spaces"
         episode = open_.pop((record.episode_id, record.kind), None)
         if episode is None:
-            episode = Episode("", origin.policy, record.episode_id)
+            episode = Episode("", origin.policy, record.episode_id, reward_wrappers=origin.reward_wrappers)
             episodes.append(episode)
             open_[record.episode_id, other] = episode
         if isinstance(record, SpacesTrajectoryRecord):

@@ -197,7 +197,7 @@ def test_an_evaluator_renders_its_episodes(tmp_path: Path, monkeypatch: pytest.M
         with Image.open(path) as picture:
             for frame in range(picture.n_frames):
                 picture.seek(frame)
-                n_frames += round(picture.info["duration"] / 50)
+                n_frames += round(picture.info["duration"] / 500)
     steps = 3 * module.epoch_statistics["shown"]["BaseEnvEvents/reward/mean_step_count"]  # type: ignore[operator]
     assert n_frames == steps + 3
 

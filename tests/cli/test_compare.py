@@ -76,7 +76,7 @@ def test_policies_are_compared_shown_and_written(
     later = output.partition("\nwinner by return: heuristic\n")[2]
     drawing = "playing and drawing the episodes of out (--views false leaves them out)"
     assert later == f"\n{drawing}\n\nfiles: out\npage: out/comparison.html\n"
-    assert "12/12" not in error and "16/16" in error  # after 4 episodes of each, which are a group
+    assert " 24/24 " in error and " 8/8 " not in error  # one bar, though a group of each is played before the others
     files = {"comparison.json", "comparison.csv", "episodes.csv", "comparison.png", "comparison.html"}
     assert files <= {path.name for path in Path("out").iterdir()}
     found = results(Path("out"))

@@ -83,6 +83,8 @@ def test_a_run_directory_tells_all_commands_results_and_files(
     facts = shown(capsys, project / "run")
     assert facts["kind"] == "run directory" and facts["status"] == "ended"
     assert [text.split()[:2] for text in facts["commands"]] == [["maze-pl", "fit"]] * 2
+    started, changed = facts["differences"]
+    assert started.startswith("configuration: ppo_cartpole, with") and "trainer.max_epochs: 2 (instead of 1)" in changed
     assert facts["results"]["env steps"] == 200 and facts["results"]["logged epochs"] == 2
     assert set(facts["checkpoints"]) == {"best", "last"} and "metrics.csv" in facts["files"]
     assert main(["show", str(project / "run")]) == 0

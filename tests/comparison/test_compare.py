@@ -41,6 +41,7 @@ from maze_pl.envs.wrappers import (
     RewardScalingWrapper,
     TimeLimitWrapper,
 )
+from maze_pl.runs.checkpoint import checkpoint_digest
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError
 from tests.bad_input.project import SMALL
@@ -71,6 +72,9 @@ def test_other_wrappers_use_the_statistics_of_the_run() -> None:
     (whole,) = make_entries([RUN], [], "best", {}, trust=False)
     entries = make_entries([RUN, "random"], [], "best", {"wrappers": [LIMITED, NORMALIZED]}, trust=False)
     known = whole.players[0].options["wrapper_statistics"]
+    checkpoint = whole.players[0].checkpoint
+    assert checkpoint is not None and checkpoint.env_steps == whole.players[0].policy.env_steps > 0
+    assert checkpoint.sha256 == checkpoint_digest(Path(checkpoint.file))
     normalization = next(name for name in known if name.endswith("ObservationNormalizationWrapper"))
     assert len(known) == 2
     for entry in entries:

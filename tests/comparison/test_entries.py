@@ -11,7 +11,7 @@ import pytest
 
 from maze_pl.comparison.analysis import Question, make_comparison
 from maze_pl.comparison.entries import Entry, Player, make_entries
-from maze_pl.comparison.results import Comparison
+from maze_pl.comparison.results import ComparedCheckpoint, Comparison
 from maze_pl.config.learned_options import learned_options
 from maze_pl.config.search_path import ConfigurationError
 
@@ -74,6 +74,51 @@ def test_a_baseline_with_another_path_of_an_entry_is_that_entry(folder: Path) ->
     for other in (f"{a}/", str(folder / a), "link", "runs/../runs/a"):
         found = entries([a, b], [other])
         assert [(entry.sources, entry.is_baseline) for entry in found] == [([a], True), ([b], False)]
+
+
+def test_names_of_a_dict_are_entries_of_runs_folders_and_policies() -> None:
+    a, b, c = [write_run(f"runs/{name}", seed) for seed, name in enumerate("abc")]
+    seeds = write_seeds("runs/seeds", 2)
+    policy = object()
+    described = {"class_path": "maze_pl.agents.RandomPolicy", "init_args": {}}
+    named = {"first": a, "second": Path(b), "several": seeds, "mine": policy, "rule": described, "chance": "random"}
+    found = entries([named, c, described], ["second"])
+    assert shown(found) == [
+        ("first", [a], False),
+        ("second", [b], True),
+        ("several", [f"{seeds}/seed_0", f"{seeds}/seed_1"], False),
+        ("mine", ["mine"], False),
+        ("rule", ["rule"], False),
+        ("chance", ["chance"], False),
+        ("runs/c", [c], False),
+        ("maze_pl.agents.RandomPolicy", ["maze_pl.agents.RandomPolicy"], False),
+    ]
+    assert found[3].players[0].policy is policy and found[5].players[0].policy == "random"
+    assert found[4].players[0].policy.class_path == "maze_pl.agents.RandomPolicy"
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ([{}], "an empty dict names nothing to compare"),
+        ([{"a": "random"}, {"a": "heuristic"}], "is given twice"),
+        ([{"a": "runs/missing"}], "runs/missing is neither a run directory nor a policy"),
+    ],
+)
+def test_dicts_that_name_nothing_are_refused(sources: list[object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        make_entries(sources, [], "best", {"env": object}, trust=False)
+
+
+def test_the_results_have_the_checkpoints_that_played() -> None:
+    played = [ComparedCheckpoint("runs/a/checkpoints/best.ckpt", 64 * "0", 600), None]
+    made = [Entry(str(place), [Player("", None, checkpoint=one)]) for place, one in enumerate(played)]
+    options = {"seed": 0, "max_steps": 0, "deterministic": False}
+    found = make_comparison(made, {"return": [np.arange(9.0)[np.newaxis]] * 2}, Question(), **options).to_dict()
+    assert [entry["checkpoints"] for entry in found["entries"]] == [
+        [{"file": "runs/a/checkpoints/best.ckpt", "sha256": 64 * "0", "env_steps": 600}],
+        [],
+    ]
 
 
 def test_a_run_in_a_folder_of_seeds_is_found_by_its_name() -> None:

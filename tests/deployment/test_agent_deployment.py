@@ -893,7 +893,7 @@ def test_a_malformed_mask_is_refused_and_the_state_kept() -> None:
         state = {"mask": np.array([0.5, 1.0], np.float32)}
         with pytest.raises(MaskError):
             deployment.act(state)
-        with pytest.raises(RuntimeError, match="the previous state has no decision yet"):
+        with pytest.raises(RuntimeError, match="no decision yet: call reset if an error came instead"):
             deployment.act({"mask": np.array([0.0, 1.0], np.float32)})
         deployment.reset()
         assert deployment.act({"mask": np.array([0.0, 1.0], np.float32)}) == 1

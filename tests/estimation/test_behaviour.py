@@ -29,7 +29,7 @@ def test_a_behaviour_with_other_acts_than_the_agent_is_named(monkeypatch: pytest
         policy = AutomaticModelComposer().compose(Spec.of(make())).policy
         data = SimpleNamespace(make_env=make, rollout_options={"wrappers": []})
         agents[name] = (policy, policy.spec, data, 0.9)  # as runs are loaded
-    monkeypatch.setattr(sys.modules["maze_pl.estimation.estimate"], "_loaded", lambda agent, trust: agents[agent])
+    monkeypatch.setattr(sys.modules["maze_pl.estimation.estimate"], "_loaded", lambda agent, *_: agents[agent])
     played = rollout(flat, "random", episodes=2, max_steps=3, record=("states",))
     episodes = [one.states for one in played]
     options: Any = {"estimators": ["per_decision"], "trust": True}

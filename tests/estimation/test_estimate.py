@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import sys
 from collections import deque
 from dataclasses import replace
 from functools import partial
@@ -116,9 +118,27 @@ def test_the_table_names_the_wrappers_that_changed_the_recorded_rewards() -> Non
     found = OffPolicyEvaluation("run", "clone", 1.0, 4, 9, recorded, math.nan, [])
     assert "in rewards" not in found.text() and "reward_wrappers" in found.to_json()
     found = replace(found, reward_wrappers=["RewardClippingWrapper", "RewardScalingWrapper"])
+    found = replace(found, reward_source="the agent's run")
     names = "RewardClippingWrapper and RewardScalingWrapper"
     units = f"in rewards as recorded, which are those after {names} in episodes of the agent's run"
     assert found.text().splitlines()[1] == units
+
+
+def test_huge_numbers_have_one_notation() -> None:
+    recorded = OffPolicyEstimate("recorded_episodes", 2_000_000.0, (1_000_000.0, 2_500_000.5))
+    fitted = OffPolicyEstimate("fitted_q", 2.5e13, (2.5577e13 + 0.5, 1386896905878999.0))
+    text = OffPolicyEvaluation("run", "clone", 1.0, 4, 9, recorded, math.nan, [fitted]).text()
+    assert "2.558e+13 to 1.387e+15" in text and "2,000,000" in text
+
+
+def test_long_fits_have_progress_in_logs(of_random: Any, monkeypatch: Any) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr("maze_pl.system.progress._SECONDS_IN_LOGS", 0.0)
+    estimate(
+        some_policy(3), of_random[:12], estimators=["fitted_q"], gamma=0.9, fitted_q=SMALL, n_fits=2, progress=True
+    )
+    assert "fitted Q evaluation: 100%" in log.getvalue()
 
 
 def test_an_agent_that_acts_differently_is_named_with_the_effective_size(of_random: Any) -> None:
@@ -322,10 +342,10 @@ def test_the_command_estimates_a_run(tmp_path: Path, monkeypatch: Any, capsys: A
     text = capsys.readouterr().out
     assert "effective sample size: 6.0 of 6 episodes" in text
     assert "recorded episodes" in text and "per decision" in text
-    units = (
-        "in rewards as recorded, which are those after ReturnNormalizationRewardWrapper in episodes of the agent's run"
-    )
-    assert text.splitlines()[1] == units
+    assert text.splitlines()[1] == "in rewards as recorded, which are those after ReturnNormalizationRewardWrapper"
+    assert main(["estimate", "run", *options, "--checkpoint", "last"]) == 0
+    assert main(["estimate", "run", *options, "--checkpoint", "first"]) == 2
+    assert "neither first nor" in capsys.readouterr().err
     assert {path.name for path in Path("out").iterdir()} == {"estimates.json", "estimates.csv"}
     rows = Path("out", "estimates.csv").read_text(encoding="utf-8").splitlines()
     assert rows[0] == "estimator,value,low,high"

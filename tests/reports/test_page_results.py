@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
-from maze_pl.reports.page_results import kpi_section
+import pytest
+
+from maze_pl.reports.page_results import comparison_section, kpi_section
+from maze_pl.runs.checkpoint import checkpoint_digest
+from tests.reports.written_runs import write_run
 
 KPI = "eval_BaseEnvEvents/kpi/mean/"
 
@@ -23,3 +28,27 @@ def test_kpis_are_those_of_the_last_evaluation(tmp_path: Path) -> None:
     rows = kpi_rows(tmp_path, head, "100,1.0,5.0,0.5,,1.0", "200,2.0,,0.25,,2.0", "300,,,,,3.0")
     name = tmp_path.name
     assert rows == [[name, "eval", "delay", "200", "no episode has it"], [name, "eval", "waste", "200", "0.25"]]
+
+
+def test_results_of_an_earlier_checkpoint_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_run(Path("run"))
+    file = run / "checkpoints" / "best.ckpt"
+    file.parent.mkdir()
+    file.write_bytes(b"first")
+    summary = {"n_values": 3, "mean": 1.0, "mean_interval": None, "iqm": 1.0, "iqm_interval": None}
+    played = {"file": str(file), "sha256": checkpoint_digest(file), "env_steps": 6000}
+    entries = [
+        {"name": "run", "metrics": {"return": summary}, "checkpoints": [played, "damaged"]},
+        {"name": "earlier_version", "metrics": {"return": summary}},
+    ]
+    (run / "comparison.json").write_text(json.dumps({"entries": entries}))
+    assert "earlier checkpoint" not in str(comparison_section(run, [run], None))
+    file.write_bytes(b"second")
+    note = "run was played by an earlier checkpoint, after 6,000 env steps: "
+    assert f"{note}{file} has changed." in str(comparison_section(run, [run], None))
+    (tmp_path / "new").mkdir()
+    run = run.rename(tmp_path / "new" / "run")
+    assert f"{note}{run / 'checkpoints' / 'best.ckpt'} has changed." in str(comparison_section(run, [run], None))
+    (run / "checkpoints" / "best.ckpt").unlink()
+    assert "earlier checkpoint" not in str(comparison_section(run, [run], None))

@@ -119,7 +119,7 @@ def test_runs_without_metrics_are_named_and_the_curves_of_the_others_are_drawn(t
     assert section.count("<svg") == 2  # the return and the KPI of the last run
 
 
-def test_differences_and_start_are_those_of_the_command_that_began_the_training(tmp_path: Path) -> None:
+def test_differences_are_those_of_all_commands_of_the_training_and_start_is_the_first(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     entries: list[dict[str, object]] = []
     for day, start in enumerate(({}, {}, {"resume": "run"})):
@@ -127,5 +127,5 @@ def test_differences_and_start_are_those_of_the_command_that_began_the_training(
         entries.append({"command": "maze-pl fit", "versions": {}, "git": None, **described})
     (run / "provenance.json").write_text(json.dumps({"commands": entries}), encoding="utf-8")
     section = section_of(run_page(ReportedRuns(run, [run])), "Configuration")
-    assert "2030-01-02" in section and "model.lr: 1" in section
+    assert "2030-01-02" in section and "model.lr: 1" in section and "model.lr: 2" in section
     assert "2030-01-01" not in section and "model.lr: 0" not in section

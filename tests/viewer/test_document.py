@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv
 from maze_pl.envs.arrays import ArrayMazeEnv
 from maze_pl.envs.cutting_2d import masked_struct_env_factory
-from maze_pl.envs.wrappers import StepSkipWrapper
+from maze_pl.envs.wrappers import RewardScalingWrapper, StepSkipWrapper
 from maze_pl.modules import PPO
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.arrays import decoded
@@ -131,6 +132,37 @@ def test_shared_critic_has_values_at_the_first_act_of_each_step(episode: dict[st
     np.testing.assert_array_equal(np.isfinite(value), [True, False] * N_STEPS)
 
 
+@pytest.fixture(scope="module")
+def scaled() -> Trajectory:
+    wrappers = [lambda env: RewardScalingWrapper(env, 0.1)]
+    return rollout(cutting, "random", record=["spaces", "events"], wrappers=wrappers, max_steps=4)[0]
+
+
+def test_rewards_after_wrappers_are_told_from_those_of_the_environment(scaled: Trajectory) -> None:
+    parts = {"reward_wrappers": ["RewardScalingWrapper"]}
+    for given, unit in ((parts, "after RewardScalingWrapper"), ({}, "after wrappers that change rewards")):
+        content = episode_document([episode_of(scaled, "", "", parts=given)])["episodes"][0]
+        assert (content["acts"]["unit"], content["env_steps"]["unit"]) == (unit, None)
+        assert decoded(content["env_steps"]["reward"]).sum() == content["return"]
+        assert content["events"]["is_recorded"]
+        without_events = replace(episode_of(scaled, "", "", parts=given), events=[])
+        content = episode_document([without_events])["episodes"][0]
+        assert content["acts"]["unit"] == content["env_steps"]["unit"] == unit
+        shown = decoded(content["env_steps"]["reward"]).sum()
+        assert shown == pytest.approx(0.1 * content["return"]) and shown != 0.0
+        assert not content["events"]["is_recorded"]
+
+
+def test_rewards_of_the_environment_have_no_other_unit(episode: dict[str, Any]) -> None:
+    assert episode["acts"]["unit"] is episode["env_steps"]["unit"] is None
+
+
+def test_acts_have_no_rewards_unless_these_are_attributed() -> None:
+    (played,) = rollout(make_line_env, "random", max_steps=3)
+    content = episode_document([episode_of(played, "", "")])["episodes"][0]
+    assert played.spaces.actor_reward is None and content["acts"]["reward"] is None
+
+
 def test_heuristic_has_actions_without_probabilities() -> None:
     played = rollout(lambda: GymMazeEnv("CartPole-v1"), "heuristic", max_steps=5)[0]
     content = episode_document([episode_of(played, "heuristic", "heuristic")])["episodes"][0]
@@ -175,6 +207,7 @@ def test_kpis_so_far_are_those_of_the_states_between_steps(n_steps: int) -> None
     content = episode_document([episode_of(played, "", "", parts=parts)])["episodes"][0]
     known = np.arange(1, 7) % n_steps == 0  # the states within a decision are not recorded
     kpis = {name: decoded(values) for name, values in content["running_kpis"].items()}
+    assert content["acts"]["unit"] is None  # rewards of several steps belong to one decision
     np.testing.assert_array_equal(kpis["time"], np.where(known, np.arange(1, 7), np.nan))
     np.testing.assert_array_equal(kpis["turn"], np.where(known, 0, np.nan))
     np.testing.assert_array_equal(kpis["acts_per_step"], np.where(known, 3, np.nan))

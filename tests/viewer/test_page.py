@@ -131,6 +131,45 @@ def test_acts_show_their_decision_their_observation_and_their_outcome(page: Page
     assert page.texts(".step-events li") == ["Game.hit power=0  by=right"]
 
 
+def test_units_of_rewards_and_values_are_named(page: Page, tmp_path: Path) -> None:
+    unit = "after ReturnNormalizationRewardWrapper"
+    played, spaces_only = plain_episode("played", STEPS), plain_episode("read", STEPS)
+    played["acts"]["unit"] = spaces_only["acts"]["unit"] = spaces_only["env_steps"]["unit"] = unit
+    nothing = array(np.zeros(0), "int32")
+    no_events = {"names": [], "env_step": nothing, "name": nothing, "attributes": [], "is_recorded": False}
+    spaces_only["events"] = no_events
+    (tmp_path / "units.html").write_text(html_page(document(played, spaces_only)), encoding="utf-8")
+    page.open(tmp_path / "units.html")
+    assert page.texts(".figure dt") == ["Value, converted", "Reward of the step", "Return so far"]
+    assert page.text(".units") == f"converted: {unit}" and "environment" not in page.text(".facts")
+    page.open(tmp_path / "units.html", address="#episode=1")
+    converted = ["Value, converted", "Reward of the step, converted", "Return so far, converted"]
+    assert page.texts(".figure dt") == converted
+    assert "in rewards of the environment" in page.text(".facts")
+    assert page.texts(".step-events li") == ["not recorded"]
+
+
+def test_heat_maps_show_the_range_that_was_seen(page: Page, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    columns = [generator.integers(0, 2, (STEPS, 6)), generator.uniform(0, 40, (STEPS, 6))]
+    episode = plain_episode("tables", STEPS)
+    wide = np.linspace(3, 9, STEPS * 36).reshape(STEPS, 6, 6)
+    episode["observations"]["0"] = {
+        "orders": observation("matrix", np.stack(columns, -1).astype(float), low=0.0, high=1000.0),
+        "grid": observation("matrix", wide, low=0.0, high=100.0),
+    }
+    (tmp_path / "tables.html").write_text(html_page(document(episode)), encoding="utf-8")
+    page.open(tmp_path / "tables.html")
+    texts = [text for text in page.texts(".observation .legend span") if text]
+    assert texts == ["min", "max of the column", "3", "9"]
+    colours = """
+        const canvas = document.querySelectorAll("canvas.heat")[0];
+        const { data } = canvas.getContext("2d").getImageData(0, 0, 1, 6);
+        return new Set(Array.from({ length: 6 }, (_, i) => data[4 * i])).size;
+    """
+    assert page.run(colours) == len(set(columns[0][0]))
+
+
 def test_masked_sampled_and_most_likely_options_are_named_and_not_only_coloured(page: Page, tmp_path: Path) -> None:
     episode = plain_episode("masked", 1)
     episode["heads"]["0"]["direction"] |= {

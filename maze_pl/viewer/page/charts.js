@@ -158,15 +158,19 @@ function heatColour(share) {
   return HEAT[index].map((from, i) => Math.round(from + (HEAT[index + 1][i] - from) * weight));
 }
 
-/** A matrix as cells: one pixel of the canvas each, enlarged by the style sheet; a long one lies on its side. */
-function drawHeatMap(canvas, values, [rows, columns], [low, high], isOnSide) {
+/**
+ * A matrix as cells: one pixel of the canvas each, enlarged by the style sheet; a long one lies on its side.
+ * `ranges` has the numbers of the darkest and the lightest colour of each column.
+ */
+function drawHeatMap(canvas, values, [rows, columns], ranges, isOnSide) {
   const [across, down] = isOnSide ? [rows, columns] : [columns, rows];
   if (canvas.width !== across) canvas.width = across;
   if (canvas.height !== down) canvas.height = down;
   const context = canvas.getContext("2d");
   const image = context.createImageData(across, down);
-  const span = high - low || 1;
   for (let i = 0; i < values.length; i += 1) {
+    const [low, high] = ranges[i % columns];
+    const span = high - low || 1;
     const missing = Number.isNaN(values[i]);
     const [red, green, blue] = heatColour((values[i] - low) / span);
     const place = isOnSide ? (i % columns) * rows + Math.floor(i / columns) : i;

@@ -32,11 +32,15 @@ class Episode {
     episode.actReward = valuesOf("actReward");
     episode.value = valuesOf("value");
     episode.reward = valuesOf("reward");
+    // units of act rewards and values, and of step rewards; null for those of the environment
+    episode.actUnit = acts.unit ?? null;
+    episode.stepUnit = envSteps.unit ?? null;
     episode.hasAgents = episode.agent.some((number) => number !== episode.agent[0]);
     episode.pictureOf = description.pictures ? (await decode(description.pictures.index)).values : null;
     episode.indexActs();
     const [eventSteps, eventNames] = [valuesOf("eventStep"), valuesOf("eventName")];
     episode.events = new EventTable(events.names, eventSteps, eventNames, events.attributes, episode.nSteps);
+    episode.events.isRecorded = events.is_recorded ?? true;
     episode.details = null;
     return episode;
   }

@@ -3,6 +3,8 @@
 const BARS = 16; // numbers that get a row each; more are drawn as columns
 const NUMBERS = 512; // numbers that are written out
 const CHIPS = 40;
+const TABLE_COLUMNS = 32; // columns up to which each may have colours for its numbers
+const UNLIKE = 10; // how much wider the widest column of a table is than the narrowest one
 
 /** The observations of one step key; `update` shows one row of them. */
 class ObservationView {
@@ -55,11 +57,11 @@ class ImageDrawing {
   }
 }
 
-/** The range of numbers: the bounds of the space if they are close to what was seen, else what was seen. */
-function rangeOf(observation, column = null) {
+/** The range of numbers: the bounds of the space unless they are much wider than what was seen, else what was seen. */
+function rangeOf(observation, column = null, most = 20) {
   const [low, high] = observation.values.range(column);
   const bounded = [observation.low, observation.high].every((bound) => typeof bound === "number" && Number.isFinite(bound));
-  if (bounded && observation.high - observation.low <= 20 * Math.max(high - low, Math.abs(low), Math.abs(high))) {
+  if (bounded && observation.high - observation.low <= most * Math.max(high - low, Math.abs(low), Math.abs(high))) {
     return [observation.low, observation.high];
   }
   return [low, high];
@@ -178,6 +180,21 @@ class ColumnsDrawing {
   }
 }
 
+/** The range of each column of a table whose columns differ much; null for other matrices, which have one range. */
+function rangesOfColumns({ values }, columns) {
+  if (columns < 2 || columns > TABLE_COLUMNS) return null;
+  const ranges = Array.from({ length: columns }, () => [Infinity, -Infinity]);
+  for (let i = 0; i < values.values.length; i += 1) {
+    const value = values.values[i];
+    if (!Number.isFinite(value)) continue;
+    const range = ranges[i % columns];
+    if (value < range[0]) range[0] = value;
+    if (value > range[1]) range[1] = value;
+  }
+  const spans = ranges.map(([low, high]) => high - low).filter((span) => span > 0);
+  return Math.max(...spans) > UNLIKE * Math.min(...spans) ? ranges : null;
+}
+
 /** Matrices and sets as cells; further dimensions as several matrices. */
 class MatrixDrawing {
   constructor(name, observation) {
@@ -186,7 +203,10 @@ class MatrixDrawing {
     this.row = 0;
     [this.rows, this.columns] = shape.slice(-2);
     this.cells = this.rows * this.columns;
-    this.range = rangeOf(observation);
+    this.ranges = rangesOfColumns(observation, this.columns);
+    const range = rangeOf(observation, null, 3);
+    const [low, high] = this.ranges ? ["min", "max of the column"] : range.map(formatShort);
+    this.ranges ??= Array(this.columns).fill(range);
     this.isOnSide = this.rows > 24 && this.rows > 2 * this.columns;
     const [across, down] = this.isOnSide ? [this.rows, this.columns] : [this.columns, this.rows];
     this.size = across > 24 || shape.length > 2 ? "wide" : "narrow";
@@ -204,7 +224,6 @@ class MatrixDrawing {
     });
     this.numbers = new Numbers(observation, this.columns <= 16 ? this.columns : null);
     const scale = element("span", { class: "heat-scale", "aria-hidden": "true" });
-    const [low, high] = this.range.map(formatShort);
     const [from, to] = [element("span", { text: low }), element("span", { text: high })];
     const legend = element("p", { class: "legend" }, from, scale, to, text);
     if (this.isOnSide) legend.append(element("span", { text: "on its side: rows run to the right" }));
@@ -224,7 +243,7 @@ class MatrixDrawing {
     const values = this.observation.values.row(row);
     this.canvases.forEach((canvas, slice) => {
       const part = values.subarray(slice * this.cells, (slice + 1) * this.cells);
-      drawHeatMap(canvas, part, [this.rows, this.columns], this.range, this.isOnSide);
+      drawHeatMap(canvas, part, [this.rows, this.columns], this.ranges, this.isOnSide);
     });
     this.numbers.update(row);
   }

@@ -22,11 +22,15 @@ class OutcomeView {
       return number;
     };
     this.figures = element("dl", { class: "figures" });
-    this.value = this.episode.value ? figure("Value") : null;
-    this.stepReward = figure("Reward of the step");
-    this.actReward = this.episode.actReward && this.episode.nActs > this.episode.nSteps ? figure("Reward of the act") : null;
-    this.returnSoFar = figure("Return so far");
+    const { actUnit, stepUnit, value, actReward, nActs, nSteps } = this.episode;
+    const converted = (label, unit) => (unit ? `${label}, converted` : label);
+    this.value = value ? figure(converted("Value", actUnit)) : null;
+    this.stepReward = figure(converted("Reward of the step", stepUnit));
+    this.actReward = actReward && nActs > nSteps ? figure(converted("Reward of the act", actUnit)) : null;
+    this.returnSoFar = figure(converted("Return so far", stepUnit));
     this.root.append(this.figures);
+    const hasConverted = stepUnit || (actUnit && (this.value || this.actReward));
+    if (hasConverted) this.root.append(element("p", { class: "legend units", text: `converted: ${stepUnit ?? actUnit}` }));
   }
 
   makeParts() {
@@ -89,7 +93,8 @@ class OutcomeView {
     }
     const more = end - first - items.length;
     if (more > 0) items.push(element("li", { class: "muted", text: `and ${counted(more, "further event")}, see the event log` }));
-    if (!items.length) items.push(element("li", { class: "muted", text: "none" }));
+    const none = events.isRecorded ? "none" : "not recorded";
+    if (!items.length) items.push(element("li", { class: "muted", text: none }));
     this.events.replaceChildren(...items);
   }
 }

@@ -36,7 +36,8 @@ class Pane {
     const ends = { terminated: "terminated", truncated: "truncated", unfinished: "not finished" };
     const facts = description.policy ? [`policy ${description.policy}`] : [];
     if (description.seed !== null) facts.push(`seed ${description.seed}`);
-    facts.push(`return ${formatNumber(description.return)}`, counted(this.episode.nSteps, "env step"), ends[description.end]);
+    const ofEnvironment = this.episode.stepUnit ? " in rewards of the environment" : "";
+    facts.push(`return ${formatNumber(description.return)}${ofEnvironment}`, counted(this.episode.nSteps, "env step"), ends[description.end]);
     return element("p", { class: "facts" }, ...facts.map((fact) => element("span", { text: fact })));
   }
 

@@ -54,8 +54,10 @@ class Strip {
 
   label() {
     const ranges = { reward: spanOf(this.episode.reward), value: this.valueOfStep && spanOf(this.valueOfStep) };
+    const units = { reward: this.episode.stepUnit, value: this.episode.actUnit };
     const rows = this.lanes.map((lane) => {
       const name = element("span", { text: lane === "differences" ? "differs" : lane });
+      if (units[lane]) name.append(element("abbr", { text: " conv.", title: `converted: ${units[lane]}` }));
       const row = element("div", { class: "strip-label" }, name);
       row.style.height = `${LANES[lane]}px`;
       if (ranges[lane]) {
@@ -91,7 +93,7 @@ class Strip {
   }
 
   showHint(step) {
-    const reward = step < this.episode.nSteps ? `, reward ${formatNumber(this.episode.reward[step])}` : ", ended";
+    const reward = step < this.episode.nSteps ? `, ${this.episode.stepUnit ? "converted " : ""}reward ${formatNumber(this.episode.reward[step])}` : ", ended";
     setText(this.hint, `Step ${formatNumber(step + 1)}${reward}`);
     setHidden(this.hint, false);
     const share = (step + 0.5) / this.nSteps;

@@ -1,0 +1,43 @@
+"""Sources of a comparison: runs and policies, as users name them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from maze_pl.config.search_path import ConfigurationError
+
+Source = Any
+"""Run directory, checkpoint, bundle, folder of several seeds, name of a policy, policy, or names of any of these."""
+
+
+def single_sources(sources: Sequence[Source]) -> list[Source]:
+    """Return sources in which each dict has one name.
+
+    Raises:
+        ConfigurationError: A dict is empty.
+    """
+    found: list[Source] = []
+    for source in sources:
+        if not isinstance(source, Mapping) or is_configuration(source):
+            found.append(source)
+        elif source:
+            found += [{name: named} for name, named in source.items()]
+        else:
+            expected = "give a dict such as {'mine': policy}, or what it names"
+            raise ConfigurationError(f"an empty dict names nothing to compare: {expected}")
+    return found
+
+
+def is_configuration(source: Mapping[Any, Any]) -> bool:
+    """True for the class path of a policy with its arguments, unlike for a dict of names."""
+    return "class_path" in source
+
+
+def source_key(source: Source) -> Any:
+    """Return the key that identifies a source: the same for different paths of a file or folder."""
+    if isinstance(source, str | Path):
+        return os.path.realpath(source) if os.path.exists(source) else str(source)
+    if isinstance(source, Mapping) and source and not is_configuration(source):
+        return next(iter(source))
+    return id(source)

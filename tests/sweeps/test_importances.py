@@ -1,0 +1,82 @@
+"""Importances of searched options: what decides is told from what does not, also by few trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maze_pl.sweeps.importances import FEWEST_TRIALS, importances_of
+from maze_pl.sweeps.search_space import Choice, Parameter, Range
+
+RATE = Range("model.lr", 1e-4, 3e-2, is_int=False, log=True)
+GAMMA = Range("model.gamma", 0.0, 1.0, is_int=False)
+LAYERS = Choice("layers", ([64], [64, 64], None))
+
+
+@pytest.mark.parametrize("n_trials", [FEWEST_TRIALS, 20, 80])
+def test_the_only_option_that_matters_is_found_by_any_number_of_trials(n_trials: int) -> None:
+    clip = Choice("clip", (0.5, 0.9))
+    trials = [
+        {"clip": chosen, "model.lr": rate}
+        for chosen, rate in product(clip.values, np.geomspace(1e-4, 1e-2, n_trials // 2))
+    ]
+    of_repetitions = []
+    for repetition in range(10):
+        noise = np.random.default_rng(repetition).normal(0.0, 0.01, n_trials)
+        values = [trial["clip"] + part for trial, part in zip(trials, noise, strict=True)]
+        of_repetitions.append(importances_of([RATE, clip], trials, values)["clip"])
+    assert np.mean(of_repetitions) > 0.9
+
+
+def sampled(n_trials: int, value: Callable[[float, float, Any], float], low: float = 0.0) -> dict[str, float]:
+    """Mean importances in trials with random values; gamma is between `low` and 1."""
+    total = {"model.lr": 0.0, "model.gamma": 0.0, "layers": 0.0}
+    for repetition in range(10):
+        generator = np.random.default_rng(repetition)
+        trials = []
+        for _ in range(n_trials):
+            layers = LAYERS.values[generator.integers(3)]
+            rate = float(np.exp(generator.uniform(np.log(1e-4), np.log(3e-2))))
+            trials.append({"model.lr": rate, "model.gamma": generator.uniform(low, 1.0), "layers": layers})
+        values = [value(*trial.values()) + generator.normal(0.0, 0.02) for trial in trials]
+        for option, share in importances_of([RATE, GAMMA, LAYERS], trials, values).items():
+            total[option] += share / 10
+    return total
+
+
+def test_an_optimum_inside_of_a_range_and_single_good_choices_count() -> None:
+    assert sampled(20, lambda _, gamma, __: -((gamma - 0.5) ** 2))["model.gamma"] > 0.85
+    assert sampled(20, lambda *chosen: float(chosen[2] is None))["layers"] > 0.85
+    assert sampled(20, lambda rate, *_: np.log10(rate))["model.lr"] > 0.85
+
+
+def test_larger_effects_have_larger_importances_whatever_the_size_of_failures() -> None:
+    shares = sampled(60, lambda rate, gamma, _: 2.0 * gamma + 0.4 * np.log10(rate))
+    assert shares["model.gamma"] > 2.0 * shares["model.lr"] > 10.0 * shares["layers"]
+    broken = sampled(60, lambda rate, gamma, _: -1e9 if rate > 2e-2 else gamma)
+    assert broken["model.gamma"] > 0.5 and broken["layers"] < 0.05
+
+
+def test_options_of_some_trials_count_for_these() -> None:
+    momentum = Range("momentum", 0.0, 1.0, is_int=False)
+    generator = np.random.default_rng(0)
+    trials: list[dict[str, Any]] = []
+    for number in range(60):
+        trials.append({"layers": LAYERS.values[number % 3]})
+        if number % 3 == 0:
+            trials[-1]["momentum"] = generator.uniform()
+    values = [10.0 * (trial["layers"] is None) + trial.get("momentum", 0.5) for trial in trials]
+    shares = importances_of([LAYERS, momentum], trials, values)
+    assert shares["layers"] > 2.0 * shares["momentum"] > 0.1
+
+
+@pytest.mark.parametrize("parameter", [Choice("a", tuple(range(12))), RATE, Choice("b", ("same", "other"))])
+def test_nothing_is_claimed_without_differences(parameter: Parameter) -> None:
+    chosen = {"a": range(12), "b": ["same"] * 12, "model.lr": [1e-3] * 12}[parameter.option]
+    trials = [{parameter.option: value} for value in chosen]
+    assert importances_of([parameter], trials, list(range(12))) == {}
+    assert importances_of([RATE], [{"model.lr": rate} for rate in np.geomspace(1e-4, 1e-2, 12)], [1.0] * 12) == {}
