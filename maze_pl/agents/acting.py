@@ -107,7 +107,7 @@ class ActsOnObservations(ABC):
 
         Raises:
             ValueError: There are several sub-steps and none was named, an observation is missing,
-                has the wrong shape or a number that the type of its space or of the networks cannot
+                has the wrong shape, a NaN or a number that the type of its space or of the networks cannot
                 hold, a mask allows no option of a choice, the policy state is missing or belongs to a batch of another
                 size, or the policy has no probabilities.
         """
@@ -115,7 +115,7 @@ class ActsOnObservations(ABC):
         key = _step_key(policy.spec, step_key)
         step = policy.spec.steps[key]
         arrays, is_batch = _arrays(observation, step.observation_space, key)
-        if fault := unreadable(policy, key, arrays):
+        if fault := _not_a_number(key, arrays) or unreadable(policy, key, arrays):
             raise ValueError(fault)
         if forbidden := forbidden_choice(step, arrays, is_batch):
             raise ValueError(forbidden)
@@ -147,6 +147,14 @@ class ActsOnObservations(ABC):
         if policy_state is not None:
             policy_state[actor] = decision.policy_state
         return result
+
+
+def _not_a_number(step_key: StepKey, arrays: Mapping[str, Array]) -> str | None:
+    """Describe an observation with a NaN; None if there is none."""
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            return f"observation {name!r} of sub-step {step_key!r} has values that are not a number (NaN)"
+    return None
 
 
 def _step_key(spec: Spec, step_key: StepKey | None) -> StepKey:

@@ -17,6 +17,7 @@ from maze_pl.datasets.episode_loader import entries_of
 from maze_pl.estimation.cloning import cloned_policy
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
 from maze_pl.estimation.importance_sampling import DOUBLY_ROBUST, WEIGHTING, Estimator, effective_sample_size
+from maze_pl.estimation.observation_units import doubts_of_observations
 from maze_pl.estimation.probabilities import log_probs, require_memoryless
 from maze_pl.estimation.recorded_acts import RecordedActs, read_acts
 from maze_pl.estimation.results import FEW_EPISODES, OffPolicyEstimate, OffPolicyEvaluation
@@ -124,7 +125,11 @@ def estimate(
             if name in estimators:
                 results[name] = _bootstrapped(name, DOUBLY_ROBUST[name], modelled, counts)
     size = effective_sample_size(plain) if is_weighted else math.nan
-    unit = unit_of_rewards(entries_of(episodes), _wrappers_of_runs(behaviour, data, trust), trust)
+    of_behaviour = _data_of(behaviour, trust)
+    unit = unit_of_rewards(entries_of(episodes), _wrappers_of_runs(behaviour, of_behaviour, data), trust)
+    doubts = [*_warnings(size, acts, log_ratio, gamma if has_model else None), *unit.warnings]
+    if acts.has_space_records:
+        doubts += doubts_of_observations(data, of_behaviour, _name(behaviour))
     returns = plain.returns.tolist()
     interval = t_interval(returns) if len(returns) > 1 else None
     return OffPolicyEvaluation(
@@ -136,7 +141,7 @@ def estimate(
         recorded=OffPolicyEstimate(_RECORDED, float(np.mean(returns)), interval),
         effective_sample_size=size,
         estimates=[results[name] for name in ESTIMATORS if name in estimators],
-        warnings=[*_warnings(size, acts, log_ratio, gamma if has_model else None), *unit.warnings],
+        warnings=doubts,
         reward_wrappers=unit.wrappers,
         reward_source=unit.source,
     )
@@ -163,11 +168,16 @@ def _loaded(agent: Any, trust: bool, checkpoint: str = BEST) -> tuple[Policy, Sp
     return policy, spec, data, float(getattr(agent, "gamma", 1.0))
 
 
-def _wrappers_of_runs(behaviour: Any, data: Any, trust: bool) -> dict[str, list[str]]:
+def _data_of(behaviour: Any, trust: bool) -> Any:
+    """Return the data module of the behaviour if it is a run; None otherwise."""
+    is_run = isinstance(behaviour, str | Path) and Path(behaviour).exists()
+    return load_data(behaviour, trust=trust) if is_run else None
+
+
+def _wrappers_of_runs(behaviour: Any, of_behaviour: Any, data: Any) -> dict[str, list[str]]:
     """Return the class names of the wrappers that change rewards in the runs of behaviour and agent."""
     found: dict[str, list[str]] = {}
-    if isinstance(behaviour, str | Path) and Path(behaviour).exists():
-        of_behaviour = load_data(behaviour, trust=trust)
+    if of_behaviour is not None:
         found[f"the run {behaviour}"] = reward_wrappers_in(of_behaviour.rollout_options["wrappers"])
     if data is not None:
         found[AGENT] = reward_wrappers_in(data.rollout_options["wrappers"])

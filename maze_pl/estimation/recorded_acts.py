@@ -67,6 +67,7 @@ class RecordedActs:
         next_time: [A] environment steps completed before the next situation.
         is_unknown: [A] whether the episode went on after the act, but was not recorded further.
         situations: Step key -> its situations.
+        has_space_records: Whether some observations are those that were recorded, not converted states.
     """
 
     spec: Spec
@@ -80,6 +81,7 @@ class RecordedActs:
     next_time: Array
     is_unknown: Array
     situations: dict[StepKey, Situations]
+    has_space_records: bool = False
 
     @property
     def n_episodes(self) -> int:
@@ -131,6 +133,7 @@ def read_acts(
     keeper = _Keeper()
     identities: set[bytes] = set()
     records: list[SpacesTrajectoryRecord] = []
+    has_space_records = False
     with closing(EpisodeLoader(keeper, trust, make_env, spec)) as loader, closing(Parts()) as parts:
         for source in sources:
             for loaded in loader.load(source):
@@ -144,13 +147,16 @@ def read_acts(
                 if identity not in identities:
                     identities.add(identity)
                     records.append(record)
+                    has_space_records |= not loaded.is_converted
                     parts.add(loaded.choices)
         left_out = set(parts.find())
     if not records:
         names = ", ".join(str(Path(one)) if isinstance(one, str | Path) else "a record" for one in episodes)
         raise ValueError(f"{names}: there are no recorded episodes")
     kept = [record for number, record in enumerate(records) if number not in left_out]
-    return _joined(kept, spec)
+    acts = _joined(kept, spec)
+    acts.has_space_records = has_space_records
+    return acts
 
 
 class _Keeper(TrajectoryProcessor):

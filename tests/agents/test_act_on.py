@@ -158,6 +158,17 @@ def test_numbers_beyond_the_range_of_the_networks_are_refused() -> None:
     learner.double().act_on({"height": [0.5, -1e39], "kind": 0})
 
 
+def test_a_nan_is_refused_and_an_infinity_is_not() -> None:
+    space = spaces.Dict({"height": spaces.Box(-np.inf, np.inf, (2,)), "kind": spaces.Discrete(3)})
+    spec = Spec({0: StepSpec(space, spaces.Dict({"pick": spaces.Discrete(4)}))})
+    learner = ES(spec=spec).eval()
+    for height in ([0.5, np.nan], [[0.5, 1.0], [np.nan, 1.0]]):
+        observation = {"height": height, "kind": np.zeros(len(height), int) if np.ndim(height) > 1 else 0}
+        with pytest.raises(ValueError, match=r"'height' of sub-step 0 has values that are not a number \(NaN\)"):
+            learner.act_on(observation)
+    learner.act_on({"height": [0.5, np.inf], "kind": 0})
+
+
 WRONG: list[tuple[str, Any, str]] = [
     ("image", np.zeros((3, 2)), r"'image' has shape \(3, 2\), expected \(2, 3\), or \(B, 2, 3\) for a batch"),
     ("image", np.zeros((1, 5, 2, 3)), r"'image' has shape \(1, 5, 2, 3\)"),
