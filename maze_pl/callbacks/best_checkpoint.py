@@ -9,8 +9,8 @@ from pytorch_lightning import callbacks
 from maze_pl.callbacks.epoch_table import say
 from maze_pl.callbacks.last_checkpoint import checkpoint_folder, keep_first, keep_last
 from maze_pl.callbacks.monitor_errors import unknown_value
-from maze_pl.callbacks.run_starts import is_first_fit
 from maze_pl.core.checkpoint import callback_state
+from maze_pl.core.run_starts import is_first_fit
 from maze_pl.events.display import format_value
 from maze_pl.runs.checkpoint import read_checkpoint, write_checkpoint
 

@@ -8,7 +8,7 @@ from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.monitor_errors import unknown_value
-from maze_pl.callbacks.run_starts import is_first_fit
+from maze_pl.core.run_starts import is_first_fit
 
 _Mode = Literal["max", "min"]
 _ENDLESS: Final = sys.maxsize

@@ -8,7 +8,7 @@ from pytorch_lightning import callbacks
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from maze_pl.callbacks.monitor_errors import unknown_value
-from maze_pl.callbacks.run_starts import is_first_fit
+from maze_pl.core.run_starts import is_first_fit
 
 
 class StopAtReturn(callbacks.Callback):

@@ -7,8 +7,8 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.callbacks.run_starts import is_first_fit
 from maze_pl.core.observation_sample import ObservationSample
+from maze_pl.core.run_starts import is_first_fit
 from maze_pl.modules.notes import notes_on_observations
 
 

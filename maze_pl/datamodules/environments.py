@@ -19,6 +19,7 @@ from maze_pl.core.checkpoint import WRAPPER_STATISTICS
 from maze_pl.core.checks import check_count
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
+from maze_pl.core.run_starts import is_first_fit
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, DeclaresPolicy, requirements_of
@@ -161,7 +162,8 @@ class EnvironmentDataModule(pl.LightningDataModule):
             self._statistics.begin_fit(self.trainer.lightning_module)
         self._close()
         before, self._global_seed = self._global_seed, _seed_of_everything()
-        if stage == "fit" or self._global_seed != before:  # otherwise the seed of the last fit remains
+        is_new_run = self.trainer is None or (stage == "fit" and is_first_fit(self.trainer))
+        if is_new_run or (stage != "fit" and self._global_seed != before):  # otherwise that of the last fit remains
             self._run_seed = self._global_seed
         self._statistics.are_of_checkpoint = False
         self._evaluation.check()  # fails now, not after an epoch

@@ -394,7 +394,7 @@ class AlgorithmModule(RunModule):
         if entry is not None and "class_path" in entry:
             if self.actor_critic is None:
                 self._compose(Spec.from_dict(entry["spec"]))
-            require_same_networks(self.networks, entry)
+            require_same_networks(self.networks, entry, checkpoint["state_dict"])
         if self._trainer is not None and self.trainer.training:
             self._loaded_checkpoint = checkpoint
         super().on_load_checkpoint(checkpoint)

@@ -6,7 +6,8 @@ weights would load, and the agent would act differently.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -15,6 +16,7 @@ from maze_pl.agents import TorchActorCritic
 if TYPE_CHECKING:
     from maze_pl.core.checkpoint import CheckpointEntry
 
+_PREFIX = "actor_critic."  # of the weights of policy and critic in those of an algorithm
 _TORCH = "torch.nn.modules."
 _WITHOUT_EFFECT = (
     *(nn.Identity, nn.Flatten, nn.Unflatten, nn.ModuleList, nn.ModuleDict, nn.Sequential),
@@ -42,16 +44,23 @@ def describe_networks(networks: TorchActorCritic) -> dict[str, str]:
     return described
 
 
-def require_same_networks(networks: TorchActorCritic, entry: CheckpointEntry) -> None:
+def require_same_networks(networks: TorchActorCritic, entry: CheckpointEntry, weights: Mapping[str, Any]) -> None:
     """Refuse weights of networks with other activations or distributions.
+
+    Weights with other names or shapes do not load, which is reported elsewhere.
 
     Args:
         networks: Policy and critic that are to get the weights.
         entry: maze_pl's entry of a checkpoint; those of earlier versions have no description.
+        weights: Weights in the checkpoint, by name.
 
     Raises:
         ValueError: A part of the networks differs.
     """
+    own = networks.state_dict(prefix=_PREFIX)
+    shapes = {name: value.shape for name, value in weights.items() if name.startswith(_PREFIX)}
+    if shapes != {name: value.shape for name, value in own.items()}:
+        return
     saved = entry.get("networks", {})
     for part, found in describe_networks(networks).items():
         if found != saved.get(part, found):

@@ -77,6 +77,16 @@ def test_a_resumed_run_continues_with_the_seed_of_its_checkpoint(tmp_path: Path)
     assert resumed.seed == 7
 
 
+def test_a_trainer_that_trains_on_keeps_the_seed(tmp_path: Path) -> None:
+    pl.seed_everything(4, verbose=False)
+    module, data, trainer = Probe(), make_data(seed=None), make_trainer(1)
+    trainer.fit(module, data)
+    pl.seed_everything(7, verbose=False)
+    trainer.fit_loop.max_epochs = 2
+    trainer.fit(module, data)
+    assert data.seed == 4
+
+
 def test_checkpoints_without_a_seed_continue_with_that_of_the_program(tmp_path: Path) -> None:
     trainer, data = make_trainer(), make_data(seed=None)
     trainer.fit(Probe(), data)

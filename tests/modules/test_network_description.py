@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from maze_pl.agents import TorchActorCritic
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import SquashedGaussianProbabilityDistribution
 from maze_pl.modules import PPO, SAC
@@ -25,12 +26,17 @@ BOX_SPEC = Spec({0: StepSpec(FLAT_SPEC.steps[0].observation_space, spaces.Dict({
 
 
 def composer(**options: Any) -> AutomaticModelComposer:
-    return AutomaticModelComposer(hidden_units=[4, 4], **options)
+    return AutomaticModelComposer(**options)
 
 
 def saved(module: Any) -> dict[str, Any]:
     """maze_pl's entry of the module's checkpoint, as far as it describes networks."""
     return {"networks": describe_networks(module.networks)}
+
+
+def require(networks: TorchActorCritic, entry: Any) -> None:
+    """Compare networks with the entry of a checkpoint whose weights have their names and shapes."""
+    require_same_networks(networks, entry, networks.state_dict(prefix="actor_critic."))
 
 
 def test_activations_and_distributions_are_described_in_their_order() -> None:
@@ -44,10 +50,9 @@ def test_activations_and_distributions_are_described_in_their_order() -> None:
 def test_layers_that_do_not_change_the_function_are_not_described(kit: SimpleNamespace) -> None:
     with_dropout = kit.make_actor_critic(dropout=0.5)
     assert describe_networks(with_dropout)["activations of the policy, sub-step 0"] == "Tanh"
-    require_same_networks(with_dropout, {"networks": describe_networks(kit.make_actor_critic())})
+    require(with_dropout, {"networks": describe_networks(kit.make_actor_critic())})
 
 
-@pytest.mark.parametrize("options", [{"non_lin": nn.ReLU}, {"non_lin": "torch.nn.ReLU"}])
 def make(**options: Any) -> PPO:
     return PPO(networks=composer(**options), spec=FLAT_SPEC, batch_size=20)
 
@@ -72,11 +77,20 @@ def test_weights_are_not_loaded_for_actions_of_another_distribution() -> None:
     entry: Any = saved(PPO(networks=composer(distribution_mapper_config=SQUASHED), spec=BOX_SPEC))
     found = r"distribution of action head 'move', sub-step 0: SquashedGaussian\w+, here DiagonalGaussian"
     with pytest.raises(ValueError, match=found):
-        require_same_networks(PPO(networks=composer(), spec=BOX_SPEC).networks, entry)
-    require_same_networks(PPO(networks=composer(distribution_mapper_config=SQUASHED), spec=BOX_SPEC).networks, entry)
+        require(PPO(networks=composer(), spec=BOX_SPEC).networks, entry)
+    require(PPO(networks=composer(distribution_mapper_config=SQUASHED), spec=BOX_SPEC).networks, entry)
 
 
 def test_checkpoints_of_earlier_versions_and_other_parts_are_not_compared() -> None:
     networks = SAC(networks=composer(), spec=BOX_SPEC).networks
-    require_same_networks(networks, {})
-    require_same_networks(networks, {"networks": {"activations of a part that is gone": "Tanh"}})
+    require(networks, {})
+    require(networks, {"networks": {"activations of a part that is gone": "Tanh"}})
+
+
+def test_weights_of_other_shapes_and_algorithms_are_reported_as_such(kit: SimpleNamespace, tmp_path: Path) -> None:
+    kit.fit(make(), length=1).save_checkpoint(tmp_path / "one.ckpt")
+    wider = AutomaticModelComposer(hidden_units=[8], non_lin=nn.ReLU)
+    with pytest.raises(RuntimeError, match=r"size mismatch|Missing key"):
+        PPO.load_from_checkpoint(tmp_path / "one.ckpt", networks=wider, weights_only=True)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        SAC.load_from_checkpoint(tmp_path / "one.ckpt", networks=composer(non_lin=nn.ReLU), weights_only=True)

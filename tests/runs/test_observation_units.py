@@ -17,8 +17,8 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     RunningObservationNormalizationWrapper,
 )
-from maze_pl.estimation.observation_units import are_equal, doubts_of_observations
 from maze_pl.estimation.recorded_acts import read_acts
+from maze_pl.runs.observation_units import are_equal, doubts_of_observations
 from maze_pl.runs.rollout import rollout
 
 RUNNING = RunningObservationNormalizationWrapper
