@@ -35,6 +35,7 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
         super().__init__(env, wrapper.observation_spaces_dict)
         self._strategies = wrapper.strategies
         self._window = wrapper.window or 0
+        self._first_statistics = wrapper.shared_state()
         self._is_frozen = False
 
     def allocate(self, n_envs: int) -> None:
@@ -57,6 +58,8 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
             self.sum[name], self.sum_squares[name] = np.zeros((n_envs, *shape)), np.zeros((n_envs, *shape))
             self.used_mean[name] = np.zeros((n_envs, *shape), np.float32)
             self.used_std[name] = np.ones((n_envs, *shape), np.float32)
+        if self._first_statistics.keys() >= self._strategies.keys():
+            self.load_shared_state(self._first_statistics)
 
     def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
         """Start episodes, which are normalised by the statistics at the last merge."""
@@ -81,14 +84,20 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
         return normalized
 
     def _use_moments(self, which: Array) -> None:
-        """Normalise the episodes of some environments by the statistics at the last merge from now on."""
+        """Normalise the episodes of some environments by the statistics at the last merge from now on.
+
+        Raises:
+            RuntimeError: There are none.
+        """
+        if self._strategies and not self.has_statistics[0]:
+            names = list(self._strategies)
+            raise RuntimeError(f"{names} have no statistics: load those of a vector that estimates them, or give them")
         for name, strategy in self._strategies.items():
-            if self.has_statistics[0]:
-                mean = self.mean[name]
-                std = standard_deviation(int(self.n[name][0]), mean, self.m2[name])
-                strategy.set_normalization_stats({"mean": mean, "std": std})
-                self.used_mean[name][which] = strategy.statistics["mean"]
-                self.used_std[name][which] = strategy.statistics["std"]
+            mean = self.mean[name]
+            std = standard_deviation(int(self.n[name][0]), mean, self.m2[name])
+            strategy.set_normalization_stats({"mean": mean, "std": std})
+            self.used_mean[name][which] = strategy.statistics["mean"]
+            self.used_std[name][which] = strategy.statistics["std"]
 
     def shared_states(self) -> list[dict[str, Any]]:
         """Return the statistics at the last merge, and those of each environment since."""
@@ -116,4 +125,5 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
     def freeze(self) -> None:
         """Normalise by the current statistics from now on, without updating them."""
         self._is_frozen = True
-        self._use_moments(np.arange(self.n_envs))
+        if self.has_statistics[0]:
+            self._use_moments(np.arange(self.n_envs))

@@ -139,7 +139,7 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         """Continue from the result of `state_dict`."""
         if not state:
             return
-        self.load_shared_state(state["shared"])
+        self._take(state["shared"])
         self._has_begun = True
         for name, used in state["used"].items():
             self.strategies[name].set_normalization_stats(used)
@@ -177,10 +177,14 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         if missing := [name for name in self.strategies if name not in state]:
             fault = f"{missing} are not among the statistics of {sorted(state)} that were gathered before"
             raise ValueError(f"{type(self).__name__}: {fault}")
-        for name in self.strategies:
-            self._moments[name] = RunningMoments({**state[name], "window": self.window or 0})
+        self._take(state)
         if self._is_frozen or not self._has_begun:
             self._use_moments()
+
+    def _take(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over statistics; the window is that of this wrapper."""
+        for name in self.strategies.keys() & state.keys():
+            self._moments[name] = RunningMoments({**state[name], "window": self.window or 0})
 
     def freeze(self) -> None:
         """Normalise by the current statistics from now on, without updating them."""

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from maze_pl.envs import GymMazeEnv, ObservationWrapper, SequentialVectorEnv, Wrapper
+from maze_pl.envs import (
+    ArrayVectorEnv,
+    CartPoleArrayEnv,
+    GymMazeEnv,
+    ObservationWrapper,
+    SequentialVectorEnv,
+    Wrapper,
+)
+from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.wrappers import (
     ObservationNormalizationWrapper,
@@ -190,6 +198,44 @@ def test_first_statistics_may_be_given() -> None:
         ValueError, match=r"^RunningObservationNormalizationWrapper: observation 'observation': .* positive"
     ):
         KIND.wrap(GymMazeEnv("CartPole-v1"), statistics={"observation": {"mean": 0, "std": 0}})
+
+
+class TwoParts(ObservationWrapper):
+    """The observation of CartPole in two parts."""
+
+    @property
+    def observation_spaces_dict(self) -> dict[int, spaces.Dict]:
+        part = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        return {0: spaces.Dict({"first": part, "second": part})}
+
+    def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
+        first, second = np.split(observation["observation"], 2)
+        return {"first": first, "second": second}
+
+
+def test_statistics_that_are_not_given_are_estimated() -> None:
+    given = {"first": {"mean": 3.0, "std": 2.0}}
+    env = KIND.wrap(TwoParts(GymMazeEnv("CartPole-v1")), statistics=given)
+    env.estimate(50, seed=0)
+    state = env.shared_state()
+    np.testing.assert_equal(state["first"]["mean"], [3.0, 3.0])
+    assert state["second"]["m2"].min() > 0
+    other = KIND.wrap(TwoParts(GymMazeEnv("CartPole-v1")), exclude=["first"])
+    other.load_shared_state(state)
+    assert other.shared_state().keys() == {"second"}
+
+
+def test_arrays_begin_with_statistics_that_are_given() -> None:
+    wrappers = [partial(KIND, statistics=GIVEN)]
+    vector = ArrayVectorEnv(partial(make_wrapped_arrays, CartPoleArrayEnv, wrappers), 2, seed=0)
+    make = partial(make_wrapped, partial(GymMazeEnv, "CartPole-v1"), wrappers)
+    one = SequentialVectorEnv([make] * 2, seed=0)
+    vector.reset()
+    one.reset()
+    np.testing.assert_equal(vector.staging.observation[0], one.staging.observation[0])
+    without = ArrayVectorEnv(partial(make_wrapped_arrays, CartPoleArrayEnv, [KIND]), 2, seed=0)
+    with pytest.raises(RuntimeError, match=r"\['observation'\] have no statistics"):
+        without.reset()
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning", "ignore:overflow:RuntimeWarning")
