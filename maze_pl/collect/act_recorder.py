@@ -135,5 +135,6 @@ class ActRecorder:
             last_env_time=int(self._env_time[env]),
             last_actor=actor,
             last_observation=last,
+            is_from_environment=True,
             actor_reward=None if rewards is None else np.array(rewards + [np.nan] * (len(acts) - len(rewards))),
         )

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.spaces import MaskError, allowed_entries, no_value
 from maze_pl.core.spec import Spec
+from maze_pl.datasets.act_faults import invalid_value as invalid_value
 from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
 )
 from maze_pl.datasets.minari_data import minari_records
 from maze_pl.datasets.state_conversion import converted
 from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.attribution import attributes_rewards
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
 from maze_pl.envs.wrappers.step_skip_wrapper import StepSkipWrapper
@@ -48,6 +49,12 @@ class Loaded(NamedTuple):
     spec: Spec
     acts: dict[StepKey, Columns]
     is_converted: bool
+
+    @property
+    def place(self) -> str:
+        """Source and identifier of the episode, for messages."""
+        own = f"episode {self.choices.episode_id}"
+        return own if self.name == own else f"{self.name}, {own}"
 
 
 class Damaged(NamedTuple):
@@ -107,6 +114,12 @@ class EpisodeLoader:
             return converted(record, self._env, self._spec)
         except Exception as error:  # states of another environment may raise anything
             found = f"{name} holds states that the environment cannot convert"
+            unwrapped = getattr(self._env, "unwrapped", None)
+            if isinstance(unwrapped, ArrayMazeEnv):
+                kind = type(unwrapped.array_env.unwrapped).__name__
+                fact = f"array environments such as {kind} convert only states that they recorded"
+                remedy = "pass the form for single episodes, or space records"
+                raise ValueError(f"{found}: {fact}; {remedy}") from error
             raise ValueError(f"{found}: {error!r}") from error
 
     def load_all(self, source: Any) -> list[Loaded | Damaged]:
@@ -197,28 +210,6 @@ def _records(source: Any, trust: bool, damaged: list[str]) -> Iterable[Trajector
     if isinstance(source, str):
         return minari_records(source.removeprefix(MINARI_PREFIX))
     return [source]
-
-
-def invalid_value(spec: Spec, acts: dict[StepKey, Columns]) -> str:
-    """Describe a value outside its space or an invalid mask (of a forged file); empty if valid."""
-    for key, step in spec.steps.items():
-        columns = acts[key]
-        n_acts = len(columns["agent_id"])
-        spaces_of = {"observation": step.observation_space, "action": step.action_space}
-        for tree, dict_space in spaces_of.items():
-            for name, space in dict_space.spaces.items():
-                if no_value(space, columns[tree][name], n_acts):
-                    where = f"its {tree} {name!r} of sub-step {key!r}"
-                    return f"{where} holds a value that is not in {space}"
-    for key, step in spec.steps.items():
-        for head, name in step.masks.items():
-            mask = acts[key]["observation"][name]
-            shape = (len(mask), spaces.flatdim(step.action_space[head]))
-            try:
-                allowed_entries(mask, shape, name, head)
-            except MaskError as error:
-                return str(error)
-    return ""
 
 
 def require_same_spaces(spec: Spec, other: Spec, name: str, owner: str) -> None:

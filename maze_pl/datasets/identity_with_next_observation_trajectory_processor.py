@@ -43,12 +43,14 @@ class IdentityWithNextObservationTrajectoryProcessor(TrajectoryProcessor):
         n_ids = max(int(record.agent_id.max()), last.agent_id) + 1
         actor = record.key_index * n_ids + record.agent_id  # [L] a number for each actor
         last_actor = keys.index(last.step_key) * n_ids + last.agent_id
+        # where there is one actor only, the end of the episode says all
+        is_done = np.zeros(length, np.bool_) if record.spec.is_flat else record.actor_done
         successor = _successors(actor)
-        successor[record.actor_done] = length
-        terminated = (successor == length) & (record.actor_done | record.terminated)
+        successor[is_done] = length
+        terminated = (successor == length) & (is_done | record.terminated)
         truncated = (successor == length) & ~terminated
         end_of_step = np.searchsorted(time, time, side="right")
-        until = np.where(record.actor_done, end_of_step, successor)
+        until = np.where(is_done, end_of_step, successor)
         reward = record.actor_reward
         if reward is None:
             reward = self._rewards(record, until)

@@ -21,6 +21,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.spaces import leaves, mapped
 from maze_pl.core.spec import Spec
+from maze_pl.datasets.act_faults import fault_of
 from maze_pl.datasets.episode_loader import (
     Damaged,
     EpisodeLoader,
@@ -28,7 +29,6 @@ from maze_pl.datasets.episode_loader import (
     MakeEnv,
     entries_of,
     has_states,
-    invalid_value,
     name_of_source,
     require_same_spaces,
     sources_of,
@@ -220,10 +220,10 @@ class InMemoryDataset:
         """Concatenate episodes.
 
         Raises:
-            ValueError: A value is outside its space.
+            ValueError: A value is outside its space, or an action is masked.
         """
         joined = mapped(_concatenated, *(episode.acts for episode in episodes))
-        if self.on_damaged == "refuse" and invalid_value(spec, joined):  # faster than each episode
+        if self.on_damaged == "refuse" and fault_of(spec, joined):  # faster than each episode
             for episode in episodes:
                 self._is_valid(episode, spec)
         for episode in episodes:
@@ -257,9 +257,9 @@ class InMemoryDataset:
 
     def _is_valid(self, episode: Loaded, spec: Spec) -> bool:
         """Return whether the values of an episode are in their spaces; note the first that is not."""
-        problem = invalid_value(spec, episode.acts)
+        problem = fault_of(spec, episode.acts)
         if problem:
-            self._note_damage(f"{episode.name}: {problem}")
+            self._note_damage(f"{episode.place}: {problem}")
         return not problem
 
     def _note_damage(self, problem: str) -> None:
@@ -306,15 +306,15 @@ class InMemoryDataset:
         return max(1, min(len(os.sched_getaffinity(0)), n_state_files // _FILES_PER_PROCESS))
 
     def check_values(self, spec: Spec) -> None:
-        """Refuse acts with a value outside its space, or an invalid mask.
+        """Refuse acts with a value outside its space, an invalid mask, or a masked action.
 
         Args:
             spec: Specification that also names masks, which the episodes themselves do not.
 
         Raises:
-            ValueError: There is such a value or mask; the message names it.
+            ValueError: There is such a value, mask or action; the message names it.
         """
-        problem = invalid_value(spec, mapped(Tensor.numpy, self._columns))
+        problem = fault_of(spec, mapped(Tensor.numpy, self._columns))
         if problem:
             raise ValueError(f"{self._names}: {problem}")
 

@@ -35,7 +35,7 @@ def converted(record: StateTrajectoryRecord, env: Any, spec: Spec) -> SpacesTraj
         for key, action in actions.items():
             agent = 0 if spec.steps[key].n_agents == 1 else step.actor_id.agent_id
             reward = step.reward if key == last_key else 0.0  # the step's reward follows its last act
-            is_done = step.actor_done and key == last_key
+            is_done = step.actor_done and key == last_key and not spec.is_flat
             acts.append((key, agent, step.env_time, reward, is_done, observations[key], action))
         actor_rewards += _rewards_of_acts(step, len(actions))
     end = record.steps[-1]
@@ -56,6 +56,7 @@ def converted(record: StateTrajectoryRecord, env: Any, spec: Spec) -> SpacesTraj
         last_env_time=record.n_env_steps,
         last_actor=last_actor,
         last_observation=last_observation,
+        is_from_environment=True,
         actor_reward=np.array(actor_rewards) if record.is_attributed and is_known else None,
     )
     made.check()

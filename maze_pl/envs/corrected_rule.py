@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +11,13 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_object
+from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.structured_env import Array, StructuredEnv
 
 if TYPE_CHECKING:
+    import torch
+
     from maze_pl.core.policy import Policy
 
 SUFFIX = "_correction"
@@ -52,15 +55,21 @@ class CorrectedRule:
         return self._boxes[key]
 
     def act(
-        self, key: StepKey, observation: dict[str, Array], agents: Array, states: list[Any] | None
+        self,
+        key: StepKey,
+        observation: dict[str, Array],
+        agents: Array,
+        states: list[Any] | None,
+        seed_of: Callable[[int], int],
     ) -> dict[str, Array]:
-        """Actions of the rule, deterministically.
+        """Actions of the rule, deterministically; if it still draws, as if each row were alone.
 
         Args:
             key: Key of the sub-step.
             observation: Name -> [B, ...].
             agents: [B] agents of the sub-step.
             states: [B] states of the simulations; None for a rule that does not use them.
+            seed_of: Row -> seed of the generator from which the rule may draw.
 
         Returns:
             Head -> [B, ...].
@@ -68,14 +77,45 @@ class CorrectedRule:
         Raises:
             ValueError: The rule gives no action to a head, or one that is not finite.
         """
+        import torch  # as above
+
+        generator = torch.Generator().manual_seed(seed_of(0))
+        if len(agents) == 1:
+            return self._acted(key, observation, agents, states, generator)
+        unused = generator.get_state()
+        acted = self._acted(key, observation, agents, states, generator)
+        if torch.equal(generator.get_state(), unused):
+            return acted
+        rows = []
+        for row in range(len(agents)):
+            only = slice(row, row + 1)
+            observed = {name: values[only] for name, values in observation.items()}
+            its_states = None if states is None else states[only]
+            generator.manual_seed(seed_of(row))
+            rows.append(self._acted(key, observed, agents[only], its_states, generator))
+        return {head: np.concatenate([one[head] for one in rows]) for head in acted}
+
+    def _acted(
+        self,
+        key: StepKey,
+        observation: dict[str, Array],
+        agents: Array,
+        states: list[Any] | None,
+        generator: torch.Generator,
+    ) -> dict[str, Array]:
+        """Actions of the rule, with a source of randomness."""
         from maze_pl.core.policy import PolicyBatch  # as above
 
-        given = self.rule.act(PolicyBatch(key, observation, agents, maze_state=states), deterministic=True).action
+        batch = PolicyBatch(key, observation, agents, maze_state=states)
+        given = self.rule.act(batch, deterministic=True, generator=generator).action
         for head in self._boxes[key]:
             if head not in given or not np.isfinite(given[head]).all():
-                came = "one that is not finite" if head in given else f"actions to {sorted(given)} only"
-                fault = f"{type(self.rule).__name__}, whose actions are corrected, must give an action to {head!r}"
-                raise ValueError(f"{fault} in sub-step {key!r}; it gave {came}")
+                came = f"actions to {sorted(given)} only"
+                if head in given:
+                    came = "one that is not finite"
+                needed = f"must give an action to {head!r} in sub-step {key!r}"
+                fault = f"{type(self.rule).__name__}, whose actions are corrected, {needed}"
+                raise ValueError(f"{fault}; it gave {came}")
         return {head: given[head] for head in self._boxes[key]}
 
     def corrected(self, key: StepKey, ruled: Mapping[str, Array], corrections: Mapping[str, Any]) -> dict[str, Array]:
@@ -105,6 +145,21 @@ class CorrectedRule:
             correction = (np.asarray(actions[head], box.dtype) - ruled[head]) / self.scales[head]
             found[head + SUFFIX] = np.clip(correction, -1, 1).astype(np.float32)
         return found
+
+
+def seed_of_rule(seed: int) -> int:
+    """Seed of the draws of a rule in an episode, from the seed of the episode."""
+    return derive_seed(seed, "rule")
+
+
+def seed_of_act(rule_seed: int, n_acts: int) -> int:
+    """Seed of the draws of a rule in one act.
+
+    Args:
+        rule_seed: Result of `seed_of_rule`.
+        n_acts: Number of earlier acts of the rule in the episode.
+    """
+    return derive_seed(rule_seed, n_acts)
 
 
 def make_rule(policy: Any, arguments: Mapping[str, Any], env: StructuredEnv) -> Policy:

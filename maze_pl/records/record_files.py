@@ -19,48 +19,26 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.core.exact_numbers import overflow_of
 from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.records.acts import Act as Act
+from maze_pl.records.acts import Array, Tree, columns_of_acts, last_turn
+from maze_pl.records.acts import as_stored as as_stored
 from maze_pl.records.framing import read_records, write_record
 
 _LARGEST_COUNT: Final = 1 << 31
 _LARGEST_TIME: Final = 1 << 53
 """Exclusive upper bounds of the number of agents and of environment times."""
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Tree = dict[str, Array]
-Act = tuple[StepKey, int, int, float, bool, Mapping[str, Any], Mapping[str, Any]]
-"""Step key, agent id, environment time before the act, reward, actor done, observation, action."""
-
 FIXED: Final = struct.Struct("<QqqIIII")
 """Acts, last environment time, last agent id and step key, lengths of the description and of the id, flags."""
 _NAMES: Final = "key_index", "agent_id", "env_time", "reward", "actor_done", "actor_reward"
+_END: Final = "terminated", "truncated", "last_env_time", "last_actor", "last_observation", "actor_reward"
 _KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
 # flags; lower bits mark arrays that differ from `_usual`
 _TERMINATED: Final = 64
 _TRUNCATED: Final = 128
 _GOES_ON: Final = 256
-
-
-def as_stored(values: Any, space: spaces.Space[Any], what: str) -> Array:
-    """Copy numbers to an array of the dtype of their space.
-
-    Args:
-        values: Numbers of any shape.
-        space: The space.
-        what: Description of the numbers, for the message.
-
-    Raises:
-        ValueError: The dtype is one of integers that cannot hold one of the numbers.
-    """
-    dtype = np.dtype(space.dtype)
-    array = np.array(values)
-    if array.dtype == dtype:
-        return array
-    if (fault := overflow_of(array, dtype)) is not None:
-        raise ValueError(f"{what} {fault}")
-    return array.astype(dtype)
 
 
 @dataclass
@@ -108,44 +86,70 @@ class SpacesTrajectoryRecord:
         return len(self.reward)
 
     @classmethod
-    def of_acts(cls, episode_id: str, spec: Spec, acts: Sequence[Act], *rest: Any, **others: Any) -> Self:
+    def of_acts(
+        cls,
+        episode_id: str,
+        spec: Spec,
+        acts: Sequence[Act],
+        *rest: Any,
+        is_from_environment: bool = False,
+        **others: Any,
+    ) -> Self:
         """Make the record of an episode from a sequence of acts.
 
         Args:
             episode_id: UUID of the episode.
             spec: Specification of observations and actions.
             acts: [L] the acts.
-            rest: The attributes from `terminated` on.
+            rest: The attributes from `terminated` on; `last_actor` may be a pair.
+            is_from_environment: The acts were played in an environment of this library, which has
+                checked them; fractions of observations of integers are cut off, as for policies.
             others: Attributes from `terminated` on, by name.
 
         Raises:
-            ValueError: The integer type of a space cannot hold a number of an observation or action.
+            ValueError: An act does not fit the specification, or the acts contradict each other or
+                the end.
         """
+        is_exact = not is_from_environment
+        end = dict(zip(_END[: len(rest)], rest, strict=True)) | others
+        if end.get("last_actor") is not None:
+            turn = end["last_actor"], end.get("last_observation", {})
+            end["last_actor"], end["last_observation"] = last_turn(spec, *turn, is_exact)
+        record = cls(episode_id, spec, **columns_of_acts(spec, acts, is_exact), **end)
+        if is_exact:
+            record._require_consistent()
+        return record
 
-        step_keys, agent_ids, env_times, rewards, actor_done, observations, actions = zip(*acts, strict=True)
+    def _require_consistent(self) -> None:
+        """Refuse an episode without an end, and actors that act although they were done.
 
-        def stacked(key: StepKey, trees: Sequence[Mapping[str, Any]], space: spaces.Dict) -> Tree:
-            of_key = [tree for k, tree in zip(step_keys, trees, strict=True) if k == key]
-            arrays = {}
-            for name, part in space.spaces.items():
-                array = as_stored([tree[name] for tree in of_key], part, f"{name!r} of sub-step {key!r}")
-                arrays[name] = array.reshape(len(of_key), *(part.shape or ()))
-            return arrays
+        Raises:
+            ValueError: The record contradicts itself.
+        """
+        if not (self.terminated or self.truncated):
+            fault = f"episode {self.episode_id} is neither terminated nor truncated"
+            raise ValueError(f"{fault}; one that was cut off or goes on is truncated")
+        if not self.actor_done.any():
+            return
+        remedy = "actor_done is for actors that leave before the end of the episode"
+        done: dict[tuple[int, int], int] = {}
+        actors = zip(self.key_index.tolist(), self.agent_id.tolist(), strict=True)
+        for place, actor in enumerate(actors):
+            if actor in done:
+                fault = f"{self._actor(*actor)} is done after act {done[actor]}"
+                raise ValueError(f"{fault}, but also acts in act {place}; {remedy}")
+            if self.actor_done[place]:
+                done[actor] = place
+        for actor, place in done.items():
+            is_next = self._actor(*actor) == self.last_actor
+            if not self.terminated and (is_next or self.spec.is_flat):
+                fault = f"{self._actor(*actor)} is done after act {place}"
+                rest = f"but the episode is truncated there; {remedy}, so pass False"
+                raise ValueError(f"{fault}, {rest}")
 
-        steps = spec.steps.items()
-        return cls(
-            episode_id,
-            spec,
-            np.array([spec.step_keys.index(key) for key in step_keys]),
-            np.array(agent_ids, np.int64),
-            np.array(env_times, np.int64),
-            np.array(rewards, np.float64),
-            np.array(actor_done, np.bool_),
-            {key: stacked(key, observations, step.observation_space) for key, step in steps},
-            {key: stacked(key, actions, step.action_space) for key, step in steps},
-            *rest,
-            **others,
-        )
+    def _actor(self, index: int, agent_id: int) -> ActorID:
+        """Actor of a sub-step's number and an agent id."""
+        return ActorID(self.spec.step_keys[index], agent_id)
 
     def save(self, path: str | Path) -> None:
         """Write a file; it replaces a previous file once it is complete.
@@ -190,7 +194,8 @@ class SpacesTrajectoryRecord:
         content += b"".join(texts)
         for tree, name, kind, shape in self._arrays(flags):
             if np.shape(tree[name]) != shape:
-                raise ValueError(f"{name} of {self.episode_id} has shape {np.shape(tree[name])}, expected {shape}")
+                found = np.shape(tree[name])
+                raise ValueError(f"{name} of {self.episode_id} has shape {found}, expected {shape}")
             content += bytes(-len(content) % 8) + np.asarray(tree[name], kind).tobytes()
         _described(plain, _most_bytes(content))
         self.check()
@@ -257,7 +262,8 @@ class SpacesTrajectoryRecord:
         if not in_order or (self.env_time[1:] < self.env_time[:-1]).any():
             raise ValueError(f"its environment times, {times[0]} to {times[2]}, are not in ascending order")
         if not np.isfinite(self.reward).all():
-            raise ValueError(f"its rewards are not finite: {self.reward[~np.isfinite(self.reward)][:5].tolist()}")
+            wrong = self.reward[~np.isfinite(self.reward)][:5].tolist()
+            raise ValueError(f"its rewards are not finite: {wrong}")
         if self.actor_reward is not None and np.isinf(self.actor_reward).any():  # NaN marks an incomplete step
             raise ValueError("its rewards of single acts must not be infinite")
 

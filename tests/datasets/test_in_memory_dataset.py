@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import doctest
+import re
 import tracemalloc
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -313,6 +315,51 @@ def test_masks_with_other_numbers_than_0_and_1_are_named(value: float) -> None:
     assert InMemoryDataset(masked_records(1)).load().n_episodes == 2
 
 
+def masked_episode(head: spaces.Space[Any], mask: list[int], *actions: Any) -> SpacesTrajectoryRecord:
+    """An episode of some actions under the same mask."""
+    sees = spaces.Dict({"m": spaces.MultiBinary(len(mask))})
+    spec = Spec({"pick": StepSpec(sees, spaces.Dict({"a": head}), masks={"a": "m"})})
+    acts = [("pick", 0, t, 1.0, False, {"m": mask}, {"a": action}) for t, action in enumerate(actions)]
+    return SpacesTrajectoryRecord.of_acts("e", spec, acts, True, False, len(acts), None, {})
+
+
+@pytest.mark.parametrize(
+    ("head", "mask", "allowed", "forbidden"),
+    [
+        (spaces.Discrete(3), [1, 0, 1], [0, 2], 1),
+        (spaces.Discrete(3, start=5), [1, 0, 1], [5, 7], 6),
+        (spaces.Discrete(3), [0, 0, 0], [0, 1, 2], None),  # all are equally likely then
+        (spaces.MultiDiscrete([2, 3]), [1, 0, 0, 1, 1], [[0, 1], [0, 2]], [0, 0]),
+        (spaces.MultiDiscrete([2, 3]), [0, 0, 0, 1, 1], [[0, 1], [1, 2]], [1, 0]),
+        (spaces.MultiBinary(3), [1, 0, 1], [[1, 0, 0], [0, 0, 1]], [0, 1, 0]),
+        (spaces.MultiBinary(3), [0, 0, 0], [[0, 0, 0]], [1, 0, 0]),
+    ],
+)
+def test_actions_that_a_mask_forbids_are_refused(
+    head: spaces.Space[Any], mask: list[int], allowed: list[Any], forbidden: Any, tmp_path: Path
+) -> None:
+    assert len(InMemoryDataset(masked_episode(head, mask, *allowed)).load()) == len(allowed)
+    if forbidden is None:
+        return
+    path = tmp_path / "one.spaces"
+    masked_episode(head, mask, *allowed, forbidden).save(path)
+    came = re.escape(f"its action {forbidden} of head 'a' in act {len(allowed)} of sub-step 'pick'")
+    with pytest.raises(ValueError, match=rf"one\.spaces, episode e: {came} is forbidden by the mask 'm'"):
+        InMemoryDataset(path).load()
+    with pytest.warns(UserWarning, match="skipped, 1 in all"):
+        dataset = InMemoryDataset([masked_episode(head, mask, *allowed), path], on_damaged="skip").load()
+    assert dataset.n_episodes == 1
+
+
+def test_masks_that_only_the_data_module_names_are_compared_with_actions(tmp_path: Path) -> None:
+    record = masked_episode(spaces.Discrete(3), [1, 0, 1], 0, 1)
+    (step,) = record.spec.steps.values()
+    record.spec = Spec({"pick": replace(step, masks={})})
+    dataset = InMemoryDataset(record).load()
+    with pytest.raises(ValueError, match=r"episode e: its action 1 of head 'a' in act 1 .* the mask 'm'"):
+        dataset.check_values(Spec({"pick": step}))
+
+
 def test_files_that_may_run_code_are_only_read_if_they_are_trusted(tmp_path: Path) -> None:
     (path,) = save_walks(tmp_path, [0])
     with pytest.raises(ValueError, match=f"{path}.*trust"):
@@ -379,7 +426,7 @@ def test_a_file_with_what_is_outside_of_its_space_is_named(
     assert record is not None
     getattr(record, what)[0][what][1] = value
     record.save(tmp_path / "wrong.spaces")
-    message = rf"wrong\.spaces: its {what} '{what}' of sub-step 0 holds a value that is not in"
+    message = rf"wrong\.spaces, episode \S+: its {what} '{what}' of sub-step 0 holds a value that is not in"
     with pytest.raises(ValueError, match=message):
         InMemoryDataset(tmp_path).load()
     dataset = InMemoryDataset([str(tmp_path), other], on_damaged="skip").load()

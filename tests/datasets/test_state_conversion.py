@@ -19,7 +19,8 @@ from maze_pl.datasets import (
     InMemoryDataset,
 )
 from maze_pl.datasets.state_conversion import converted
-from maze_pl.envs import GymMazeEnv, StateTrajectoryRecord, StructuredEnv
+from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv, StateTrajectoryRecord, StructuredEnv
+from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.trajectory_record import StateRecord
 from maze_pl.envs.wrappers import (
     ObservationStackWrapper,
@@ -173,3 +174,19 @@ def test_rewards_of_a_decision_with_other_acts_go_to_its_last_act() -> None:
         step.actor_rewards = rewards
     env = GymMazeEnv("Pendulum-v1")
     np.testing.assert_equal(converted(states, env, Spec.of(env)).actor_reward, [3.0, 4.0, np.nan])
+
+
+def test_the_actor_of_a_flat_simulation_is_not_done_before_the_episode() -> None:
+    states, expected = play(TimeLimitWrapper(GymMazeEnv("CartPole-v1"), 3), 0)
+    states.steps[-1].actor_done = True
+    found = converted(states, GymMazeEnv("CartPole-v1"), Spec.of(GymMazeEnv("CartPole-v1")))
+    assert found.truncated and not found.actor_done.any() and not expected.actor_done.any()
+
+
+def test_states_of_the_form_for_single_episodes_are_not_of_arrays() -> None:
+    states, _ = play(TimeLimitWrapper(GymMazeEnv("CartPole-v1"), 3), 0)
+    message = "array environments such as CartPoleArrayEnv convert only .*; pass the form for single episodes"
+    with pytest.raises(ValueError, match=message):
+        InMemoryDataset(states, trust=True).load(lambda: ArrayMazeEnv(CartPoleArrayEnv()))
+    states, _ = play(TimeLimitWrapper(ArrayMazeEnv(CartPoleArrayEnv()), 3), 0)
+    assert len(InMemoryDataset(states, trust=True).load(lambda: ArrayMazeEnv(CartPoleArrayEnv()))) == 3

@@ -191,3 +191,12 @@ def test_next_observations_are_those_that_a_walk_through_the_episode_finds(data:
 def test_the_base_class_says_nothing_about_what_is_learned() -> None:
     with pytest.raises(TypeError, match="abstract method"):
         TrajectoryProcessor()  # type: ignore[abstract]
+
+
+def test_the_only_actor_of_a_truncated_episode_is_never_done() -> None:
+    processor = IdentityWithNextObservationTrajectoryProcessor(0.5)
+    record = flat(3, terminated=False)
+    expected = processor.process(record)
+    assert expected["a"]["truncated"].tolist() == [False, False, True]
+    record.actor_done[-1] = True  # as some logs mark their last row
+    np.testing.assert_equal(processor.process(record), expected)

@@ -13,15 +13,16 @@ from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.observation_array_wrapper import ObservationArrayWrapper
-from maze_pl.envs.corrected_rule import SUFFIX, CorrectedRule
+from maze_pl.envs.corrected_rule import SUFFIX, CorrectedRule, seed_of_act, seed_of_rule
 from maze_pl.envs.structured_env import Array
 
 
 class ResidualActionArrayWrapper(ObservationArrayWrapper):
     """Lets an agent correct the actions of a rule; see `ResidualActionWrapper`.
 
-    The rule acts once for all environments that are at the same sub-step. Their states are made one
-    by one (`maze_state`), for a rule that uses states (`MazeStatePolicy`).
+    The rule acts once for all environments that are at the same sub-step, except for a rule that
+    draws from its generator, which acts for one after the other. Their states are made one by one
+    (`maze_state`), for a rule that uses states (`MazeStatePolicy`).
 
     Args:
         env: The environment to wrap.
@@ -52,6 +53,8 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         super().allocate(n_envs)
         self._places = np.zeros(n_envs, np.int64)  # position of the next actor's step key
         self._agents = np.zeros(n_envs, np.int64)
+        self._rule_seeds = np.zeros(n_envs, np.int64)  # of the rule's draws in each episode
+        self._n_ruled = np.zeros(n_envs, np.int64)  # acts of the rule in each episode
 
     def observations(
         self, key: StepKey, observation: Mapping[str, Array], which: Array, agents: Array
@@ -60,6 +63,16 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
         self._places[which] = self._spec.step_keys.index(key)
         self._agents[which] = agents
         return observation
+
+    def reset(self, which: AnyArray, seeds: AnyArray) -> ArrayStep:
+        """Start episodes, and the draws of the rule in them."""
+        self.reseed(as_numpy(which), as_numpy(seeds))
+        self._n_ruled[as_numpy(which)] = 0
+        return super().reset(which, seeds)
+
+    def reseed(self, which: AnyArray, seeds: AnyArray) -> None:
+        """Make the rest of the rule's draws depend on seeds; see `ReseededArrays`."""
+        self._rule_seeds[which] = [seed_of_rule(seed) for seed in seeds.tolist()]
 
     def step(self, actions: Mapping[StepKey, Mapping[str, AnyArray]], which: EnvIndex) -> ArrayStep:
         """Correct the rule's actions, and step."""
@@ -87,7 +100,14 @@ class ResidualActionArrayWrapper(ObservationArrayWrapper):
             return changed
         observation = {name: array[acting] for name, array in self._changed[key].items()}
         states = [self.env.maze_state(int(number)) for number in acting] if self.rule.reads_state else None
-        ruled = self.rule.act(key, observation, self._agents[acting], states)
+        numbers = self._n_ruled[acting].tolist()
+        rule_seeds = self._rule_seeds[acting].tolist()
+        self._n_ruled[acting] += 1
+
+        def seed_of(row: int) -> int:
+            return seed_of_act(rule_seeds[row], numbers[row])
+
+        ruled = self.rule.act(key, observation, self._agents[acting], states, seed_of)
         corrections = {head + SUFFIX: as_numpy(actions[head + SUFFIX])[acting] for head in boxes}
         for head, values in self.rule.corrected(key, ruled, corrections).items():
             changed[head][acting] = values

@@ -87,7 +87,7 @@ class PartlyCorrectedPolicy:
         if not others:
             return PolicyStep(action)
         rule = self.rule.rule
-        given = rule.act(batch, deterministic=True).action  # as the wrapper asks it
+        given = rule.act(batch, deterministic=True, generator=generator).action  # as the wrapper asks it
         for head in sorted(others):
             if head not in given or no_value(heads[head], given[head], n):
                 fault = f"{type(rule).__name__} gives no value of {heads[head]} to {head!r} in sub-step {key!r}"

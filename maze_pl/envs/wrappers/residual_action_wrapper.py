@@ -9,9 +9,10 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.seeding import derive_seed
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.residual_action_array_wrapper import ResidualActionArrayWrapper
-from maze_pl.envs.corrected_rule import SUFFIX, CorrectedRule, make_rule
+from maze_pl.envs.corrected_rule import SUFFIX, CorrectedRule, make_rule, seed_of_act, seed_of_rule
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -39,8 +40,10 @@ class ResidualActionWrapper(ActionWrapper):
     where heads are not corrected, the rule must give actions to these, too, and wrappers around this
     one must not change what it observes.
 
-    The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no state
-    between acts. A `MazeStatePolicy` also gets the state of the simulation.
+    The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no
+    state between acts. A `MazeStatePolicy` also gets the state of the simulation. A rule that draws
+    random numbers all the same must take them from the `generator` of its method `act`, which
+    depends on the seed of the episode.
 
     Args:
         env: The environment to wrap.
@@ -95,6 +98,8 @@ class ResidualActionWrapper(ActionWrapper):
         made = make_rule(policy, policy_arguments or {}, env)
         self.rule = CorrectedRule(made, env.action_spaces_dict, scales)
         self._seen: Observation = {}  # the last observation inside of this wrapper
+        self._rule_seed = int(np.random.default_rng().integers(2**31))
+        self._n_ruled = 0  # acts of the rule in the episode
 
     @property
     def heuristic_policy(self) -> str:  # type: ignore[override]
@@ -112,23 +117,44 @@ class ResidualActionWrapper(ActionWrapper):
         if not self.rule.heads_of(step_key):
             return action
         state = self.env.get_simulation_state() if self.rule.reads_state else None
-        ruled = self._ruled(step_key, int(agent_id), self._seen, state)
+        seed = seed_of_act(self._rule_seed, self._n_ruled)
+        self._n_ruled += 1
+        ruled = self._ruled(step_key, int(agent_id), self._seen, state, seed)
         corrected = self.rule.corrected(step_key, ruled, action)
         new = {head + SUFFIX for head in corrected}
         return {**{head: value for head, value in action.items() if head not in new}, **corrected}
 
-    def _ruled(self, step_key: StepKey, agent_id: int, observation: Observation, maze_state: Any) -> dict[str, Array]:
-        """Actions of the rule for one actor."""
+    def _ruled(
+        self, step_key: StepKey, agent_id: int, observation: Observation, maze_state: Any, seed: int
+    ) -> dict[str, Array]:
+        """Actions of the rule for one actor, with a seed for what it draws."""
         rows = {name: np.asarray(value)[np.newaxis] for name, value in observation.items()}
         states = [maze_state] if self.rule.reads_state else None
-        acted = self.rule.act(step_key, rows, np.array([agent_id]), states)
+        acted = self.rule.act(step_key, rows, np.array([agent_id]), states, lambda _: seed)
         return {head: values[0] for head, values in acted.items()}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode."""
         result = super().reset(seed=seed, options=options)
         self._seen = result[0]
+        following = derive_seed(self._rule_seed, "episode")
+        self._rule_seed = following if seed is None else seed_of_rule(seed)
+        self._n_ruled = 0
         return result
+
+    def reseed(self, seed: int) -> None:
+        """Make the rest of the episode depend on a seed, also the draws of the rule."""
+        self.env.reseed(seed)
+        self._rule_seed = seed_of_rule(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Seed of the rule's draws in this episode, and the number of its acts."""
+        return {"rule_seed": self._rule_seed, "n_ruled": self._n_ruled}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`."""
+        self._rule_seed = state["rule_seed"]
+        self._n_ruled = state["n_ruled"]
 
     def step(self, action: Action) -> StepResult:
         """Correct the rule's action and step."""
@@ -145,6 +171,8 @@ class ResidualActionWrapper(ActionWrapper):
     def get_observation_and_action_dicts(self, maze_state: Any, maze_action: Any, first_step_in_episode: bool) -> Dicts:
         """Convert a recorded state and action to corrections of what the rule does in this state.
 
+        A rule that draws gets the same generator for all states; its draws were not recorded.
+
         Raises:
             ValueError: A sub-step has several agents: a recorded state does not tell which one acts.
         """
@@ -155,10 +183,12 @@ class ResidualActionWrapper(ActionWrapper):
         changed: dict[StepKey, Action] = {}
         for key, action in actions.items():
             if self.agent_counts_dict[key] != 1:
-                fault = f"sub-step {key!r} has several agents, and a recorded state does not tell which one acts"
-                raise ValueError(f"ResidualActionWrapper cannot turn actions back: {fault}")
-            kept = {head: value for head, value in action.items() if head not in self.rule.heads_of(key)}
-            ruled = self._ruled(key, 0, observations[key], maze_state)
+                fault = "has several agents, and a recorded state does not tell which one acts"
+                found = f"sub-step {key!r} {fault}"
+                raise ValueError(f"ResidualActionWrapper cannot turn actions back: {found}")
+            heads = self.rule.heads_of(key)
+            kept = {head: value for head, value in action.items() if head not in heads}
+            ruled = self._ruled(key, 0, observations[key], maze_state, seed=0)
             changed[key] = {**kept, **self.rule.corrections(key, ruled, action)}
         return observations, changed
 

@@ -164,6 +164,7 @@ class SpacesRecordingWrapper(RecordingWrapper):
             last_actor=actor,
             last_observation=last,
             actor_reward=attributed,
+            is_from_environment=True,
         )
         self._keep(record)
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from maze_pl.__main__ import main
@@ -13,6 +15,7 @@ from maze_pl.core.policy import MazeStatePolicy, PolicyBatch, PolicyStep
 from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, SequentialVectorEnv, check_env
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import PendulumArrayEnv
+from maze_pl.envs.arrays.array_maze_env import reseed_arrays
 from maze_pl.envs.arrays.array_wrapper import allocate
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker.same_as import compare_envs
@@ -20,6 +23,7 @@ from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, 
 from maze_pl.envs.multi_echelon_stock.base_stock_policy import BaseStockPolicy
 from maze_pl.envs.wrappers import DiscretizeActionsWrapper, ResidualActionWrapper, TimeLimitWrapper
 from maze_pl.envs.wrappers.no_correction_policy import NoCorrectionPolicy
+from maze_pl.envs.wrappers.partly_corrected_policy import PartlyCorrectedPolicy
 from maze_pl.runs.rollout import rollout
 from tests.envs.multi_echelon_stock.chains import DRIFTING
 from tests.envs.wrappers.environments import Leaning, make_action_env, make_vector_heap_env
@@ -68,7 +72,7 @@ class Watching:
 
     def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
         self.seen.append((batch.step_key, batch.observation["observation"], batch.agent_id.tolist(), batch.maze_state))
-        assert options == {"deterministic": True}
+        assert options["deterministic"] and options["generator"] is not None
         return PolicyStep({"action": np.zeros((len(batch.agent_id), 1), np.float32)})
 
 
@@ -181,6 +185,96 @@ def test_recorded_actions_of_several_agents_are_refused() -> None:
     env.step({"order_correction": np.zeros(1, np.float32)})
     with pytest.raises(ValueError, match="several agents"):
         env.get_observation_and_action_dicts(state, env.get_maze_action(), False)
+
+
+class Drawing(Leaning):
+    """Leans, and adds a random number, whether it is to act deterministically or not."""
+
+    def act(self, batch: PolicyBatch, *, generator: Any = None, **options: Any) -> PolicyStep:
+        action = super().act(batch).action
+        noise = {head: torch.rand(values.shape, generator=generator).numpy() for head, values in action.items()}
+        return PolicyStep({head: values + 0.3 * noise[head] for head, values in action.items()})
+
+
+DRAWING = partial(ResidualActionWrapper, corrections={"action": 0.5}, policy=Drawing)
+NOTHING = {"action_correction": np.zeros(1, np.float32)}
+
+
+def rewards(env: ResidualActionWrapper, n: int = 3) -> list[float]:
+    return [env.step(NOTHING)[1] for _ in range(n)]
+
+
+def test_what_a_rule_draws_depends_on_the_seed_of_the_episode() -> None:
+    env = DRAWING(GymMazeEnv("Pendulum-v1"))
+    found = []
+    for seed in (3, 3, 4, None, 4, None):
+        env.reset(seed=seed)
+        actions = [env.action(NOTHING)["action"].item() for _ in range(3)]
+        assert len({*actions}) == 3
+        found.append((*actions, *rewards(env)))
+    assert found[0] == found[1]
+    assert found[2:4] == found[4:]
+    assert len({*found}) == 3
+
+
+def test_copies_draw_alike_until_they_are_reseeded() -> None:
+    first, second, third = (DRAWING(GymMazeEnv("Pendulum-v1")) for _ in range(3))
+    first.reset(seed=5)
+    rewards(first)
+    for other in (second, third):
+        other.reset(seed=6)
+        other.clone_from(first)
+    third.reseed(1)
+    expected = rewards(first)
+    assert rewards(second) == expected != rewards(third)
+
+
+def test_draws_continue_from_a_saved_state() -> None:
+    env, resumed = (DRAWING(GymMazeEnv("Pendulum-v1")) for _ in range(2))
+    env.reset(seed=5)
+    resumed.reset(seed=5)
+    rewards(env)
+    assert env.action(NOTHING) != resumed.action(NOTHING)
+    resumed.load_state_dict(env.state_dict())
+    resumed.env.clone_from(env.env)
+    resumed._seen = env._seen
+    assert env.action(NOTHING) == resumed.action(NOTHING)
+
+
+@pytest.mark.parametrize("n_envs", [1, 4])
+def test_arrays_equal_single_episodes_with_a_rule_that_draws(n_envs: int) -> None:
+    wrappers = [DRAWING, partial(TimeLimitWrapper, max_episode_steps=9)]
+    one = SequentialVectorEnv([partial(make_wrapped, partial(GymMazeEnv, "Pendulum-v1"), wrappers)] * n_envs, seed=1)
+    other = ArrayVectorEnv(partial(make_wrapped_arrays, PendulumArrayEnv, wrappers), n_envs, seed=1)
+    comparison = compare_envs(lambda: one, lambda: other, n_steps=40)
+    assert comparison.difference is None, str(comparison.difference)
+
+
+def test_draws_in_arrays_are_saved_and_reseeded() -> None:
+    first, second = (make_wrapped_arrays(PendulumArrayEnv, [DRAWING]) for _ in range(2))
+    for env, seeds in ((first, [1, 2]), (second, [3, 4])):
+        allocate(env, 2)
+        env.reset(np.arange(2), np.array(seeds))
+    first.step({0: {"action_correction": np.zeros((2, 1), np.float32)}}, slice(None))
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    reseed_arrays(second, np.array([1]), np.array([8]))
+    found = []
+    for env in (first, second):
+        found.append(env.step({0: {"action_correction": np.zeros((2, 1), np.float32)}}, slice(None)).reward)
+    assert (found[0] == found[1]).tolist() == [True, False]
+
+
+def test_the_heuristic_draws_from_the_generator_that_it_gets() -> None:
+    class Both(Constant):
+        def act(self, batch: PolicyBatch, *, generator: Any = None, **options: Any) -> PolicyStep:
+            y = torch.randint(3, (len(batch.agent_id),), generator=generator).numpy()
+            return PolicyStep({**super().act(batch).action, "y": y})
+
+    env = ResidualActionWrapper(make_two_heads(), {"x": 0.5}, Both(x=[0.2]))
+    policy = PartlyCorrectedPolicy(env)
+    batch = PolicyBatch(0, {"observation": np.zeros((20, 1), np.float32)}, np.zeros(20, np.int64))
+    draws = [policy.act(batch, generator=torch.Generator().manual_seed(2)).action["y"].tolist() for _ in range(2)]
+    assert draws[0] == draws[1] and len({*draws[0]}) == 3
 
 
 def test_copies_share_the_rule_and_continue_alike() -> None:
