@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from maze_pl.comparison.results import ComparedCheckpoint
-from maze_pl.comparison.sources import Source, is_configuration, single_sources, source_key
+from maze_pl.comparison.sources import Source, baseline_key, is_configuration, single_sources, source_key
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.class_paths import is_class_path
 from maze_pl.config.factories import Factory
@@ -27,6 +27,7 @@ from maze_pl.runs.checkpoint import (
     wrapper_statistics_in,
 )
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.part_factories import to_factory
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.run_checkpoints import directory_of_run
 from maze_pl.runs.searching import check_search
@@ -116,16 +117,16 @@ def make_entries(
     known: set[Any] = set()
     sources = single_sources(sources)
     baselines = single_sources(baselines)
-    baseline_keys = {source_key(source) for source in baselines}
+    baseline_keys = [baseline_key(source, sources) for source in baselines]
     for source in sources:
         key = source_key(source)
         if key in known:
             raise ConfigurationError(f"{source} is given twice: name each run and each policy once")
         known.add(key)
         _add(entries, _entry_of(source, checkpoint, trust), is_baseline=key in baseline_keys)
-    for source in baselines:
-        if source_key(source) not in known:
-            known.add(source_key(source))
+    for source, key in zip(baselines, baseline_keys, strict=True):
+        if key not in known:
+            known.add(key)
             _add(entries, _entry_of(source, checkpoint, trust), is_baseline=True)
     if not entries:
         raise ConfigurationError("there is nothing to compare: name run directories or policies, such as random")
@@ -176,7 +177,8 @@ def _entry_of(source: Source, checkpoint: str, trust: bool) -> Entry:
         ((name, named),) = source.items()
         return _named(str(name), named, checkpoint, trust)
     if isinstance(source, Mapping):
-        return _of_policy(str(source["class_path"]), Factory.of(source))
+        policy = _described_policy(source, "policy")
+        return _of_policy(policy.class_path if isinstance(policy, Factory) else _name_of(policy.func), policy)
     if not isinstance(source, str | Path):
         return _of_policy(_name_of(source), source)
     if Path(source, SEEDS_FILE).is_file():
@@ -263,12 +265,28 @@ def _named_policy(name: str) -> Any:
     if path is not None:
         node = read(path)
         if isinstance(node, dict) and isinstance(node.get("class_path"), str):
-            return Factory.of(node)
+            return _described_policy(node, str(path))
     elif is_class_path(name):
         return Factory(name)
     files = "a run directory, a checkpoint, a bundle"
     expected = f"{files}, random, heuristic, a file such as policy/random_policy, or a class path"
     raise ConfigurationError(f"{name} is neither a run directory nor a policy; expected {expected}")
+
+
+def _described_policy(node: Mapping[str, Any], name: str) -> Any:
+    """Return the factory of a policy.
+
+    Args:
+        node: Its class path, with arguments.
+        name: Name of the argument or file, for messages.
+
+    Raises:
+        ConfigurationError: It names no class, or its arguments are not in `init_args`.
+    """
+    try:
+        return to_factory(node, name)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _set_names(entries: Sequence[Entry]) -> None:

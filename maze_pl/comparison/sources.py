@@ -31,7 +31,7 @@ def single_sources(sources: Sequence[Source]) -> list[Source]:
 
 def is_configuration(source: Mapping[Any, Any]) -> bool:
     """True for the class path of a policy with its arguments, unlike for a dict of names."""
-    return "class_path" in source
+    return "class_path" in source or "_target_" in source
 
 
 def source_key(source: Source) -> Any:
@@ -41,3 +41,11 @@ def source_key(source: Source) -> Any:
     if isinstance(source, Mapping) and source and not is_configuration(source):
         return next(iter(source))
     return id(source)
+
+
+def baseline_key(baseline: Source, sources: Sequence[Source]) -> Any:
+    """Return the key that identifies a baseline; a name in a dict of the sources comes before a path."""
+    named = [source for source in sources if isinstance(source, Mapping) and not is_configuration(source)]
+    if isinstance(baseline, str) and any(baseline in source for source in named):
+        return baseline
+    return source_key(baseline)

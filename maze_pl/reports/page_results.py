@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -209,22 +210,43 @@ def _changed_checkpoints(content: Mapping[str, Any], runs: Sequence[Path]) -> li
         found = entry.get("checkpoints") if isinstance(entry, dict) else None
         if isinstance(found, list):
             played += [(entry.get("name"), dict(_items(checkpoint))) for checkpoint in found]
+    moved = _moved_runs([Path(str(checkpoint.get("file"))) for _, checkpoint in played], runs)
     notes = []
     for name, checkpoint in played:
-        file = _moved(Path(str(checkpoint.get("file"))), runs)
+        file = Path(str(checkpoint.get("file")))
+        run = moved.get(file.parent.parent)
+        if run is not None and not file.is_file():
+            file = run / Path(*file.parts[-2:])
         if file.is_file() and checkpoint_digest(file) != checkpoint.get("sha256"):
             steps = f"after {number(checkpoint.get('env_steps'))} env steps"
             notes.append(f"{name} was played by an earlier checkpoint, {steps}: {file} has changed.")
     return notes
 
 
-def _moved(file: Path, runs: Sequence[Path]) -> Path:
-    """Return a checkpoint, or that of the run with the same name if there is no such file."""
+def _moved_runs(files: Sequence[Path], runs: Sequence[Path]) -> dict[Path, Path]:
+    """Return the run directories of checkpoints as they were recorded, with those to which they may have been moved.
+
+    A run belongs to the one recorded directory whose path ends as its own; that of one seed with
+    its parent, as other trainings have directories of the same name.
+    """
+    recorded = {file.parent.parent for file in files}
+    moved: dict[Path, Path] = {}
     for run in runs:
-        other = run / Path(*file.parts[-2:])
-        if not file.is_file() and file.parts[-3:-2] == (run.resolve().name,) and other.is_file():
-            return other
-    return file
+        path = run.resolve()
+        shared = {folder: _n_shared(folder, path) for folder in recorded}
+        longest = max(shared.values(), default=0)
+        nearest = [folder for folder, n in shared.items() if n == longest]
+        needed = 2 if path.name.startswith("seed_") else 1
+        if len(nearest) == 1 and longest >= min(needed, max(1, len(nearest[0].parts))):
+            moved.setdefault(nearest[0], run)
+    return moved
+
+
+def _n_shared(folder: Path, path: Path) -> int:
+    """Return the number of last parts that the paths of two directories share."""
+    parts = folder.resolve().parts if folder.is_dir() else folder.parts
+    pairs = zip(reversed(parts), reversed(path.parts), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _comparison_file(folders: Sequence[Path]) -> Path | None:

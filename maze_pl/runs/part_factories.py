@@ -21,7 +21,7 @@ def to_factory(part: Any, name: str) -> Any:
 
     Args:
         part: A class path; a dict with `class_path` and `init_args` or, as in Maze, with `_target_`
-            and arguments; or something else.
+            and arguments, where a class may take the place of its path; or something else.
         name: Name of the argument, for messages.
 
     Raises:
@@ -36,17 +36,28 @@ def to_factory(part: Any, name: str) -> Any:
         arguments = {key: value for key, value in part.items() if key != _TARGET}
         part = {"class_path": part[_TARGET], "init_args": arguments}
     path = part.get("class_path")
-    if not isinstance(path, str):
+    if not isinstance(path, str | type):
         remedy = "write class_path with a dotted path, and init_args with a dict of arguments"
         raise ValueError(f"{name}={dict(part)} names no class: {remedy}")
     if misplaced := [key for key in part if key not in COMPONENT_KEYS]:
-        fault = f"{misplaced} stand next to the class path {path}"
+        fault = f"{misplaced} stand next to the class path {_path_of(path)}"
         raise ValueError(f"{name}: {fault}: write arguments below init_args")
     for key in ("init_args", "dict_kwargs"):
-        arguments = part.get(key)
-        if arguments is not None and not isinstance(arguments, Mapping):
-            raise TypeError(f"{name}: the arguments of {path} are {describe(arguments)}; expected a dict")
+        _require_mapping(part.get(key), path, name)
+    if isinstance(path, type):
+        return partial(path, **{**(part.get("init_args") or {}), **(part.get("dict_kwargs") or {})})
     return Factory.of(part)
+
+
+def _path_of(kind: Any) -> str:
+    """Return the class path of a class, or a class path as it is."""
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
+
+
+def _require_mapping(arguments: Any, kind: Any, name: str) -> None:
+    """Raise TypeError if the arguments of a class or class path are neither a dict nor None."""
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise TypeError(f"{name}: the arguments of {_path_of(kind)} are {describe(arguments)}; expected a dict")
 
 
 def env_or_factory(env: Any) -> Any:
@@ -88,18 +99,23 @@ def listed_wrappers(wrappers: Any) -> list[Any]:
     Args:
         wrappers: Such a list; a single wrapper; or a mapping from classes, or their paths, to
             arguments, as in Maze.
+
+    Raises:
+        TypeError: The arguments of a class are not a dict.
     """
     if not isinstance(wrappers, Mapping):
         is_list = isinstance(wrappers, Iterable) and not isinstance(wrappers, str)
         return list(wrappers) if is_list else [wrappers]
     if "class_path" in wrappers or _TARGET in wrappers:
         return [wrappers]
-    return [_wrapper_of(kind, arguments or {}) for kind, arguments in wrappers.items()]
+    items = enumerate(wrappers.items())
+    return [_wrapper_of(kind, arguments or {}, f"wrappers[{place}]") for place, (kind, arguments) in items]
 
 
-def _wrapper_of(kind: Any, arguments: Any) -> Any:
+def _wrapper_of(kind: Any, arguments: Any, name: str) -> Any:
     """Return a wrapper of a class or class path."""
     if isinstance(kind, type):
+        _require_mapping(arguments, kind, name)
         return partial(kind, **arguments)
     return {"class_path": kind, "init_args": arguments}
 

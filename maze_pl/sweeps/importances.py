@@ -10,7 +10,11 @@ from maze_pl.config.search_path import dump
 from maze_pl.sweeps.search_space import Choice, Parameter, Range
 
 FEWEST_TRIALS: Final = 10
-"""Finished trials below which importances would mostly be chance."""
+"""Finished trials below which hardly any option could be told from chance."""
+_N_ORDERS: Final = 200
+"""Shuffled orders of the trials."""
+_CHANCE: Final = 0.05
+"""Largest share of shuffled orders that reach a number which is not taken for chance."""
 Array = NDArray[np.float64]
 
 
@@ -19,14 +23,18 @@ def importances_of(
 ) -> dict[str, float]:
     """Shares of the differences between trials that each option explains by itself.
 
-        importance ~ 1 - (mean |R_i - R_j| of trials whose options are close) / (mean |R_i - R_j| of all trials)
+        importance = (all - close) / (all - sorted)
 
-    R are the ranks of the trials. An option that does not matter has 0 in the mean, one that decides
-    alone nearly 1. Close are trials with the same choice, and the nearest sqrt(n) ones in a range. Each
-    number counts for the trials that have the option; negative ones are chance and become 0. These are
-    the ranks and nearest neighbours of Azadkia and Chatterjee 2021, arXiv:1910.12327, with absolute
-    differences as in Chatterjee 2021, arXiv:1909.10140. Unlike comparisons of the best trials with the
-    others, they hold for few trials, and for those that a sampler has gathered around the best ones.
+    All three are means of |R_i - R_j|, where R are the ranks of the trials: `all` of all pairs of trials,
+    `close` of pairs with close values of the option, and `sorted` of these pairs if the trials were ranked
+    by the option. Close are trials with the same choice, and the nearest sqrt(n) ones in a range. An option
+    that decides alone has nearly 1. The sum need not be 1: the rest is noise, or due to several options
+    together. Numbers that more than 5% of 200 shuffled orders of the trials reach may be chance and become
+    0; one in twenty options without effect still has a number. In trials without an option, it explains
+    nothing. These are the ranks and nearest neighbours of Azadkia and Chatterjee 2021, arXiv:1910.12327,
+    with absolute differences as in Chatterjee 2021, arXiv:1909.10140, divided by the largest attainable
+    value as in Dalitz et al. 2024, arXiv:2312.15496. Unlike comparisons of the best trials with the others,
+    they hold for few trials, and for those that a sampler has gathered around the best ones.
 
     Args:
         parameters: The searched options.
@@ -34,12 +42,12 @@ def importances_of(
         values: [n] values of the objective.
 
     Returns:
-        Option -> share, the largest first; the sum is 1. Empty if no option explains anything.
+        Option -> share, the largest first, without options of fewer than two trials.
 
     Example:
         >>> from maze_pl.sweeps.search_space import Choice
         >>> parameters = [Choice("a", (1, 2)), Choice("b", (1, 2))]
-        >>> trials = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)] * 2
+        >>> trials = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)] * 3
         >>> importances_of(parameters, trials, [trial["a"] for trial in trials])
         {'a': 1.0, 'b': 0.0}
     """
@@ -49,12 +57,11 @@ def importances_of(
         trials = [place for place, assignment in enumerate(assignments) if parameter.option in assignment]
         if len(trials) > 1:
             chosen = [assignments[place][parameter.option] for place in trials]
-            explained[parameter.option] = len(trials) * _explained(parameter, chosen, ranks[trials])
-    total = sum(explained.values())
-    if not total:
-        return {}
-    ordered = sorted(explained.items(), key=lambda item: -item[1])
-    return {option: part / total for option, part in ordered}
+            share = _explained(parameter, chosen, ranks[trials])
+            if share:
+                share *= _mean_difference(ranks[trials]) * len(trials) / (_mean_difference(ranks) * len(ranks))
+            explained[parameter.option] = share
+    return dict(sorted(explained.items(), key=lambda item: -item[1]))
 
 
 def _ranks(values: Sequence[float]) -> Array:
@@ -65,24 +72,42 @@ def _ranks(values: Sequence[float]) -> Array:
     return means[place]
 
 
+def _mean_difference(ranks: Array) -> float:
+    """Mean |R_i - R_j| of all pairs of at least two trials."""
+    n = len(ranks)
+    n_smaller_less_larger = 2.0 * np.arange(n) - (n - 1)  # in each place of the order
+    return float(np.sort(ranks) @ n_smaller_less_larger) * 2.0 / (n * (n - 1))
+
+
 def _explained(parameter: Parameter, chosen: Sequence[Any], ranks: Array) -> float:
-    """Mean difference of ranks between all trials, less that between trials with close values."""
+    """Share of the differences between ranks that an option explains; 0 if it may be chance."""
     places = _places(parameter, chosen)
-    n_near = max(1, round(len(ranks) ** 0.5))
-    total = 0.0
-    of_close: list[float] = []
-    for trial in range(len(ranks)):
-        others = np.arange(len(ranks)) != trial
-        differences = np.abs(ranks - ranks[trial])[others]
-        distances = np.abs(places - places[trial])[others]
-        farthest = np.partition(distances, n_near - 1)[n_near - 1]
-        is_close = distances == 0.0 if isinstance(parameter, Choice) else distances <= farthest
-        total += float(differences.mean())
-        if is_close.any():
-            of_close.append(float(differences[is_close].mean()))
-    if not of_close:  # as many choices as trials
+    distances = np.abs(places[:, np.newaxis] - places)
+    np.fill_diagonal(distances, np.inf)
+    if isinstance(parameter, Choice):
+        is_close = distances == 0.0
+    else:
+        n_near = max(1, round(len(ranks) ** 0.5))
+        is_close = distances <= np.partition(distances, n_near - 1)[:, n_near - 1 : n_near]
+    first, second = np.nonzero(is_close)
+    if not len(first):  # as many choices as trials
         return 0.0
-    return max(0.0, total / len(ranks) - float(np.mean(of_close)))
+    n_close = np.bincount(first, minlength=len(ranks))
+    weights = 1.0 / (n_close[first] * np.count_nonzero(n_close))
+
+    def close(order: Array) -> float:
+        return float(np.abs(order[first] - order[second]) @ weights)
+
+    mean = _mean_difference(ranks)
+    by_option = np.empty_like(ranks)
+    by_option[np.argsort(places, kind="stable")] = np.sort(ranks)
+    largest = mean - close(by_option)
+    generator = np.random.default_rng(0)
+    by_chance = [mean - close(generator.permutation(ranks)) for _ in range(_N_ORDERS)]
+    found = mean - close(ranks)
+    if largest <= 0.0 or found <= max(0.0, float(np.quantile(by_chance, 1.0 - _CHANCE))):
+        return 0.0
+    return min(1.0, found / largest)
 
 
 def _places(parameter: Parameter, chosen: Sequence[Any]) -> Array:

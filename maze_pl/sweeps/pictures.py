@@ -82,7 +82,7 @@ def draw_history(result: SweepResult, finished: list[Trial]) -> Any:
 
 
 def draw_importances(result: SweepResult, _: list[Trial]) -> Any:
-    """Draw the importance of each option as a bar."""
+    """Draw the importance of each option as a bar, on an axis from 0 to 1."""
     importances = dict(reversed(result.importances.items()))
     figure = _figure(6.4, 1.1 + 0.38 * len(importances))
     axes = figure.add_subplot(1, 1, 1)
@@ -90,7 +90,7 @@ def draw_importances(result: SweepResult, _: list[Trial]) -> Any:
     bars = axes.barh(names, list(importances.values()), color=COLOURS[0], height=0.65)
     axes.bar_label(bars, [f"{share:.2f}" for share in importances.values()], padding=3, fontsize=8)
     _label(axes, f"importance for {result.plan.objectives[0].metric}", "")
-    axes.set_xlim(0, max(importances.values()) * 1.15 or 1.0)
+    axes.set_xlim(0, 1.1)  # with room for labels
     axes.grid(visible=False, axis="y")
     return figure
 

@@ -92,8 +92,8 @@ class SweepResult:
     def importances(self) -> dict[str, float]:
         """Searched option -> its share of the differences between trials, the largest first.
 
-        For the first objective, by ranks; see `importances_of`. Empty with fewer than 10 finished
-        trials, or if no option explains differences.
+        For the first objective, by ranks; see `importances_of`. Those that may be chance are 0. Empty
+        with fewer than 10 finished trials.
         """
         finished = [trial for trial in self.trials if trial.status == "finished"]
         if len(finished) < FEWEST_TRIALS:

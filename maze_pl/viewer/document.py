@@ -76,6 +76,7 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
         "seed": episode.seed,
         "episode_id": episode.episode_id,
         "return": float(total),
+        "return_unit": unit if original is None and episode.total_reward is None else None,
         "n_env_steps": n_env_steps,
         "end": acts.end,
         "kpis": {name: finite(kpi) for name, kpi in episode.kpis.items()},

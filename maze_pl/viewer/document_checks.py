@@ -53,6 +53,7 @@ def _check_episode(episode: Mapping[str, Any], place: str) -> None:
     for name in ("name", "policy", "episode_id"):
         _get(episode, name, str, place)
     _get(episode, "return", float | int | None, place)
+    _check_optional(episode, "return_unit", str | None, place)
     _get(episode, "seed", int | None, place)
     _one_of(episode, "end", ENDS, place)
     n_steps = _get(episode, "n_env_steps", int, place)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maze_pl.agents import RandomPolicy
 from maze_pl.comparison.analysis import Question, make_comparison
 from maze_pl.comparison.entries import Entry, Player, make_entries
 from maze_pl.comparison.results import ComparedCheckpoint, Comparison
+from maze_pl.comparison.sources import Source
 from maze_pl.config.learned_options import learned_options
 from maze_pl.config.search_path import ConfigurationError
 
@@ -43,7 +45,7 @@ def write_seeds(path: str, n_seeds: int) -> str:
     return path
 
 
-def entries(sources: Sequence[str], baselines: Sequence[str] = ()) -> list[Entry]:
+def entries(sources: Sequence[Source], baselines: Sequence[Source] = ()) -> list[Entry]:
     return make_entries(sources, baselines, "best", {"env": object}, trust=False)
 
 
@@ -95,6 +97,28 @@ def test_names_of_a_dict_are_entries_of_runs_folders_and_policies() -> None:
     ]
     assert found[3].players[0].policy is policy and found[5].players[0].policy == "random"
     assert found[4].players[0].policy.class_path == "maze_pl.agents.RandomPolicy"
+
+
+def test_a_baseline_is_a_name_of_a_dict_before_a_path() -> None:
+    new, old = write_run("new", 0), write_run("old", 1)
+    assert shown(entries([{"new": new, "old": old}], ["old"])) == [("new", [new], False), ("old", [old], True)]
+    assert shown(entries([{"old": new}], ["old", Path(old)])) == [("old", [new], True), ("old (2)", [old], True)]
+
+
+def test_arguments_of_policies_are_those_of_their_configuration(folder: Path) -> None:
+    rule = {"_target_": "maze_pl.agents.RandomPolicy", "masks": None}
+    (named, policy) = entries([{"mine": rule}, rule])
+    assert (named.name, policy.name) == ("mine", "maze_pl.agents.RandomPolicy")
+    assert policy.players[0].policy.init_args == named.players[0].policy.init_args == {"masks": None}
+    (policy,) = entries([{"class_path": RandomPolicy, "init_args": {"masks": None}}])
+    assert policy.name == "RandomPolicy" and policy.players[0].policy.keywords == {"masks": None}
+    file = folder / "configs" / "policy" / "rule.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("class_path: maze_pl.agents.RandomPolicy\nk: 3\n", encoding="utf-8")
+    misplaced = r"\['k'\] stand next to the class path maze_pl.agents.RandomPolicy: write arguments below init_args"
+    for source in ("policy/rule", {"class_path": "maze_pl.agents.RandomPolicy", "k": 3}):
+        with pytest.raises(ConfigurationError, match=misplaced):
+            entries([source])
 
 
 @pytest.mark.parametrize(

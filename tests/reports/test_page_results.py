@@ -52,3 +52,28 @@ def test_results_of_an_earlier_checkpoint_are_marked(tmp_path: Path, monkeypatch
     assert f"{note}{run / 'checkpoints' / 'best.ckpt'} has changed." in str(comparison_section(run, [run], None))
     (run / "checkpoints" / "best.ckpt").unlink()
     assert "earlier checkpoint" not in str(comparison_section(run, [run], None))
+
+
+def changed(run: Path, *files: str) -> list[str]:
+    """Recorded files of checkpoints that a page of a run with another checkpoint marks as changed."""
+    (run / "checkpoints").mkdir(parents=True, exist_ok=True)
+    (run / "checkpoints" / "best.ckpt").write_bytes(b"now")
+    summary = {"n_values": 3, "mean": 1.0, "mean_interval": None, "iqm": 1.0, "iqm_interval": None}
+    entries = []
+    for file in files:
+        played = {"file": f"{file}/checkpoints/best.ckpt", "sha256": 64 * "0", "env_steps": 6000}
+        entries.append({"name": file, "metrics": {"return": summary}, "checkpoints": [played]})
+    (run / "comparison.json").write_text(json.dumps({"entries": entries}))
+    text = str(comparison_section(run, [run], None))
+    return [file for file in files if f"{file} was played by an earlier checkpoint" in text]
+
+
+def test_a_moved_run_is_found_by_the_end_of_its_path(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a" / "seed_0")
+    assert changed(run, "old/a/seed_0", "old/b/seed_0") == ["old/a/seed_0"]
+    assert changed(run, "old/b/seed_0") == []  # a seed of another training
+    assert changed(run, "seed_0") == ["seed_0"]  # named in the folder of its training
+    run = write_run(tmp_path / "new" / "ppo")
+    assert changed(run, "old/ppo", "old/a2c") == ["old/ppo"]
+    assert changed(run, "old/ppo", "older/ppo") == []  # which of them is not known
+    assert changed(run, str(run), "old/ppo") == [str(run)]

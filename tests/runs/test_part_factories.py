@@ -36,6 +36,9 @@ def limited(env: Any) -> TimeLimitWrapper:
         (cart_pole, {TimeLimitWrapper: {"max_episode_steps": 5}}),
         (cart_pole, {"_target_": LIMIT, "max_episode_steps": 5}),
         (cart_pole, [{"_target_": LIMIT, "max_episode_steps": 5}]),
+        (cart_pole, [{"_target_": TimeLimitWrapper, "max_episode_steps": 5}]),
+        (cart_pole, {"class_path": TimeLimitWrapper, "init_args": {"max_episode_steps": 5}}),
+        ({"_target_": GymMazeEnv, "env": "CartPole-v1"}, FIVE),
         ({"_target_": f"{__name__}.cart_pole"}, FIVE),
         (cart_pole, [f"{__name__}.limited"]),
         (cart_pole, f"{__name__}.limited"),
@@ -84,3 +87,5 @@ def test_a_mapping_names_class_paths() -> None:
         rollout(cart_pole, wrappers={"TimeLimitWrapper": {"max_episode_steps": 5}})
     with pytest.raises(TypeError, match=rf"wrappers\[0\]: the arguments of {LIMIT} are '5' of type int"):
         rollout(cart_pole, wrappers={LIMIT: 5})
+    with pytest.raises(TypeError, match=r"wrappers\[0\]: the arguments of maze_pl.*TimeLimitWrapper are a list of 1"):
+        rollout(cart_pole, wrappers={TimeLimitWrapper: [1]})

@@ -64,7 +64,7 @@ def test_the_table_has_every_trial_importances_and_the_best_command(tmp_path: Pa
     best = max(rates, key=lambda number: rates[number])
     assert [trial.number for trial in result.best_trials] == [best]
     assert max(result.importances, key=lambda name: result.importances[name]) == "model.lr"
-    assert sum(result.importances.values()) == pytest.approx(1.0)
+    assert result.importances["model.lr"] > 0.9 and all(0.0 <= share <= 1.0 for share in result.importances.values())
     text = result.table()
     assert "trial 2 failed: out of memory" in text and f"best trial {best}: eval/return" in text
     assert f"--model.lr {rates[best]}" in text and "under way" in text

@@ -150,7 +150,10 @@ def test_rewards_after_wrappers_are_told_from_those_of_the_environment(scaled: T
         assert content["acts"]["unit"] == content["env_steps"]["unit"] == unit
         shown = decoded(content["env_steps"]["reward"]).sum()
         assert shown == pytest.approx(0.1 * content["return"]) and shown != 0.0
-        assert not content["events"]["is_recorded"]
+        assert content["return_unit"] is None and not content["events"]["is_recorded"]
+        content = episode_document([replace(without_events, total_reward=None)])["episodes"][0]
+        assert content["return_unit"] == content["env_steps"]["unit"] == (unit if given else None)
+        assert content["return"] == pytest.approx(shown)
 
 
 def test_rewards_of_the_environment_have_no_other_unit(episode: dict[str, Any]) -> None:

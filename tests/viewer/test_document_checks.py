@@ -50,6 +50,7 @@ def test_a_document_with_every_kind_of_observation_and_head_is_accepted() -> Non
         ("episodes.0.observations.move.camera.pictures", [], "has 0 pictures for 8 acts"),
         ("episodes.0.events.attributes", [], r"events\.env_step has the shape"),
         ("episodes.0.acts.unit", 3, r"acts\.unit is 3"),
+        ("episodes.0.return_unit", 3, r"return_unit is 3"),
         ("episodes.0.events.is_recorded", "no", r"events\.is_recorded is 'no'"),
         ("episodes.0.pictures.index", array([1] * 5, "int32"), "index has indices from 1 to 1"),
     ],

@@ -138,7 +138,8 @@ def test_units_of_rewards_and_values_are_named(page: Page, tmp_path: Path) -> No
     nothing = array(np.zeros(0), "int32")
     no_events = {"names": [], "env_step": nothing, "name": nothing, "attributes": [], "is_recorded": False}
     spaces_only["events"] = no_events
-    (tmp_path / "units.html").write_text(html_page(document(played, spaces_only)), encoding="utf-8")
+    without_return = {**spaces_only, "return_unit": unit}
+    (tmp_path / "units.html").write_text(html_page(document(played, spaces_only, without_return)), encoding="utf-8")
     page.open(tmp_path / "units.html")
     assert page.texts(".figure dt") == ["Value, converted", "Reward of the step", "Return so far"]
     assert page.text(".units") == f"converted: {unit}" and "environment" not in page.text(".facts")
@@ -147,6 +148,8 @@ def test_units_of_rewards_and_values_are_named(page: Page, tmp_path: Path) -> No
     assert page.texts(".figure dt") == converted
     assert "in rewards of the environment" in page.text(".facts")
     assert page.texts(".step-events li") == ["not recorded"]
+    page.open(tmp_path / "units.html", address="#episode=2")
+    assert "converted return" in page.text(".facts") and "environment" not in page.text(".facts")
 
 
 def test_heat_maps_show_the_range_that_was_seen(page: Page, tmp_path: Path) -> None:

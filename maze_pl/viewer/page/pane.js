@@ -36,8 +36,10 @@ class Pane {
     const ends = { terminated: "terminated", truncated: "truncated", unfinished: "not finished" };
     const facts = description.policy ? [`policy ${description.policy}`] : [];
     if (description.seed !== null) facts.push(`seed ${description.seed}`);
-    const ofEnvironment = this.episode.stepUnit ? " in rewards of the environment" : "";
-    facts.push(`return ${formatNumber(description.return)}${ofEnvironment}`, counted(this.episode.nSteps, "env step"), ends[description.end]);
+    const isConverted = Boolean(description.return_unit);
+    const ofEnvironment = this.episode.stepUnit && !isConverted ? " in rewards of the environment" : "";
+    const total = `${isConverted ? "converted " : ""}return ${formatNumber(description.return)}${ofEnvironment}`;
+    facts.push(total, counted(this.episode.nSteps, "env step"), ends[description.end]);
     return element("p", { class: "facts" }, ...facts.map((fact) => element("span", { text: fact })));
   }
 
