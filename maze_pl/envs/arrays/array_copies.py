@@ -15,7 +15,7 @@ from maze_pl.envs.arrays.nested_arrays import (
     nested_values,
 )
 from maze_pl.envs.arrays.random_streams import RandomStreams
-from maze_pl.envs.arrays.saved_containers import ContainersInPlace
+from maze_pl.envs.arrays.saved_containers import ContainersInPlace, given_names
 
 
 def copy_state(target: ArrayEnv, source: ArrayEnv) -> None:
@@ -23,8 +23,8 @@ def copy_state(target: ArrayEnv, source: ArrayEnv) -> None:
 
     Besides everything that `state_dict` holds, it gets the attributes that are numbers or texts of
     Python, containers of these, and those that `reset` or `step` of the source has made. It loses
-    those that only its own steps have made. Containers that existed before `allocate` are not
-    copied.
+    those that only its own steps have made. Instead of containers that existed before `allocate`, it
+    gets its own ones of the same names.
 
     Args:
         target: The environment with its wrappers, which gets the state.
@@ -52,8 +52,8 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
         if name not in attributes or kinds.get(name, kind) != kind:
             del own[name]
     own_given = target.given_containers
-    pairs = source.given_containers.items()
-    given = {id(one): own_given[name] for name, one in pairs if name in own_given}
+    names = given_names(source.given_containers)
+    given = {one: own_given[name] for one, name in names.items() if name in own_given}
     for name, value in attributes.items():
         if is_container(value) and id(value) in given:
             own[name] = given[id(value)]

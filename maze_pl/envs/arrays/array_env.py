@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -14,15 +13,22 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
-from maze_pl.envs.arrays.array_checks import as_numpy
 from maze_pl.envs.arrays.array_events import ArrayEvents
+from maze_pl.envs.arrays.array_places import (
+    alike,
+    names_in_tuples,
+    nested_arrays,
+    present_arrays,
+    replace_array,
+    restore_array,
+)
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.nested_arrays import array_types, attributes_of, nested_values, random_streams_of
 from maze_pl.envs.arrays.saved_containers import (
     SAVED_CONTAINERS,
+    described,
     given_containers,
     own_containers,
-    packed,
     restore_containers,
     why_not_saved,
 )
@@ -220,12 +226,12 @@ class ArrayEnv(ABC):
         `step` puts in place of one of them is state. The containers include constants of the class
         and of its module.
         """
-        self._given_arrays = self._present_arrays()
+        self._given_arrays = present_arrays(self)
         self.given_containers = given_containers(self, ArrayEnv)
 
     def options(self) -> list[str]:
         """Return the names of arrays that `note_given_arrays` has noted and nothing has replaced."""
-        present = self._present_arrays()
+        present = present_arrays(self)
         return [name for name, array in self._given_arrays.items() if present.get(name) is array]
 
     def state_dict(self) -> dict[str, Any]:
@@ -235,8 +241,8 @@ class ArrayEnv(ABC):
         names of the latter have dots, such as `levels.0` for the first entry of a list `levels`. In
         the second place of an array is the name of the first one. Arrays that `note_given_arrays`
         has noted are left out until others replace them. Containers of numbers and texts are part
-        of it, too, under one name. Environments whose state has other parts extend it. Arrays are
-        not copied.
+        of it, too, under one name; see `described`. Environments whose state has other parts extend
+        it. Arrays are not copied.
         """
         state: dict[str, Any] = {}
         first_names: dict[int, str] = {}
@@ -247,17 +253,17 @@ class ArrayEnv(ABC):
             state[name] = streams.state_dict()
         containers = self.saved_containers()
         if containers:
-            state[SAVED_CONTAINERS] = {name: packed(container) for name, container in containers.items()}
+            state[SAVED_CONTAINERS] = described(containers, self.given_containers)
         return state
 
     def saved_containers(self) -> dict[str, Any]:
         """Return the lists, tuples, dicts, deques and sets of the state, by name of the attribute."""
         own = self.own_containers()
-        unsaved = why_not_saved(own, self.given_containers.values())
+        unsaved = why_not_saved(own, self.given_containers)
         return {name: container for name, container in own.items() if name not in unsaved}
 
     def own_containers(self) -> dict[str, Any]:
-        """Return attributes that are containers of numbers and texts, made in `allocate` or later."""
+        """Return attributes that are containers of numbers and texts, put in place in `allocate` or later."""
         return own_containers(self, self.given_containers)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -265,97 +271,86 @@ class ArrayEnv(ABC):
 
         An array whose saved form has another dtype is replaced, as the environment had replaced it.
         An array, or a container of numbers and texts, that `reset` or `step` had made as a new
-        attribute becomes one again; a new container with arrays does not. States of earlier
-        versions hold nothing of containers, which then stay as they are. An array in several places
-        becomes one array again, and separate ones become separate.
+        attribute becomes one again; a new container with arrays does not. A container that existed
+        before `allocate` is put back where nothing had replaced it when the state was saved. States
+        of earlier versions hold nothing of other containers, which then stay as they are. An array
+        in several places becomes one array again, and separate ones become separate.
 
         Raises:
             ValueError: The state has other arrays, or others that cannot be replaced have another dtype.
         """
-        state = dict(state)
-        containers = state.pop(SAVED_CONTAINERS, {})
+        saved = dict(state)
+        containers = saved.pop(SAVED_CONTAINERS, {})
         restore_containers(self, containers, self.saved_containers(), self.given_containers)
-        same = {name: part for name, part in state.items() if isinstance(part, str) and part in state}
-        state |= {name: state[first] for name, first in same.items()}
-        own = self.state_dict()
-        own.pop(SAVED_CONTAINERS, None)
-        in_containers = {part.name for part in nested_values(attributes_of(self))}
-        nested = in_containers & own.keys()
-        absent = set() if nested & state.keys() else nested  # states of earlier versions hold none of them
-        made_later = {name: state[name] for name in state.keys() - own.keys() if self._is_new(name, state[name])}
-        differing = own.keys() ^ state.keys()
-        if differing - self._given_arrays.keys() - absent - made_later.keys():
-            came = f"{sorted(state)}, but {type(self).__name__} has {sorted(own)}"
-            raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
-        for name, array in self._given_arrays.items():
-            if name in own and name not in state and name not in absent:
-                self._replace(name, array)  # not replaced when the state was saved
-            elif name in state and name not in own:
-                self._replace(name, copy.deepcopy(_alike(state[name], array)))
-        for name, array in made_later.items():
+        first_places = {name: part for name, part in saved.items() if isinstance(part, str) and part in saved}
+        saved |= {name: saved[first] for name, first in first_places.items()}
+        expected = self._expected_names(saved)
+        made_later = {name for name in saved.keys() - expected if self._is_new(name, saved[name])}
+        self._check_names(saved, expected, made_later)
+        self._put_options_back(saved, expected)
+        for name in made_later:
             if "." not in name:
-                setattr(self, name, copy.deepcopy(array))
-        first_names = dict.fromkeys(map(id, self._given_arrays.values()), "")
-        for name, array in self._state_arrays().items():
-            if name in state and name not in made_later:
-                saved, first = _alike(state[name], array), same.get(name, name)
-                is_first = first_names.setdefault(id(array), first) == first
-                if is_first or (name not in vars(self) and name not in in_containers):
-                    self._restore(name, array, saved)
-                else:  # it is an option, or the array of another name
-                    self._replace(name, copy.deepcopy(saved))
-        if same:
-            self._join(same)
+                setattr(self, name, copy.deepcopy(saved[name]))
+        parts = {name: part for name, part in saved.items() if name not in made_later}
+        self._restore_arrays(parts, first_places)
         for name, streams in random_streams_of(self).items():
-            if name in state:
-                streams.load_state_dict(state[name])
+            if name in saved:
+                streams.load_state_dict(saved[name])
 
-    def _join(self, same: Mapping[str, str]) -> None:
-        """Put an array in its second places again, except in tuples.
-
-        Args:
-            same: Name of a second place -> name of the first one.
-        """
-        present = self._present_arrays()
-        nested = nested_values(attributes_of(self))
-        fixed = {part.name for part in nested if isinstance(part.container, tuple)}
-        for name, first in same.items():
-            if name in present and first in present and name not in fixed:
-                self._replace(name, present[first])
+    def _expected_names(self, saved: Mapping[str, Any]) -> set[str]:
+        """Return the names that the state has now; states of earlier versions have none of containers."""
+        own = set(self.state_dict()) - {SAVED_CONTAINERS}
+        nested = own & {part.name for part in nested_values(attributes_of(self))}
+        return own if nested & saved.keys() else own - nested
 
     def _is_new(self, name: str, saved: Any) -> bool:
         """True for a saved array of an attribute that this object does not have."""
         return isinstance(saved, array_types()) and name.partition(".")[0] not in vars(self)
 
-    def _restore(self, name: str, array: AnyArray, saved: AnyArray) -> None:
-        """Copy a saved array of the same kind into one of the state, or replace that one if the dtypes differ."""
-        came = f"the saved array {name!r} of {type(self).__name__} has"
-        if tuple(array.shape) != tuple(saved.shape):
-            raise ValueError(f"{came} shape {tuple(saved.shape)}, expected {tuple(array.shape)}")
-        if array.dtype == saved.dtype:
-            array[...] = saved
-        elif self._present_arrays().get(name) is array:
-            self._replace(name, copy.deepcopy(saved))
-        else:
-            remedy = "give it the same type in `allocate` as in later steps, or resume with the code that saved it"
-            raise ValueError(f"{came} type {saved.dtype}, expected {array.dtype}; {remedy}")
-
-    def _replace(self, name: str, array: AnyArray) -> None:
-        """Put another array in the place of an attribute, or an entry of a list, a dict or a deque.
+    def _check_names(self, saved: Mapping[str, Any], expected: set[str], made_later: set[str]) -> None:
+        """Check that a state has the expected parts, apart from options and attributes made later.
 
         Raises:
-            ValueError: It lies in a tuple.
+            ValueError: It lacks one, or has another one.
         """
-        if name in vars(self):
-            setattr(self, name, array)
-            return
-        for nested in nested_values(attributes_of(self)):
-            if nested.name == name:
-                if isinstance(nested.container, tuple):
-                    came = f"the saved array {name!r} of {type(self).__name__} replaces another one in a tuple"
-                    remedy = "keep it in a list, or make it in `allocate` with its type in later steps"
-                    raise ValueError(f"{came}; {remedy}")
-                nested.replace(array)
+        if (expected ^ saved.keys()) - self._given_arrays.keys() - made_later:
+            came = f"{sorted(saved)}, but {type(self).__name__} has {sorted(expected)}"
+            raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
+
+    def _put_options_back(self, saved: Mapping[str, Any], expected: set[str]) -> None:
+        """Put options back where the saved state has them, and other arrays where these had replaced options."""
+        for name, option in self._given_arrays.items():
+            if name in expected and name not in saved:
+                replace_array(self, name, option)
+            elif name in saved and name not in expected:
+                replace_array(self, name, copy.deepcopy(alike(saved[name], option)))
+
+    def _restore_arrays(self, saved: Mapping[str, Any], first_places: Mapping[str, str]) -> None:
+        """Restore the arrays of the state, and put an array in its second places again, except in tuples.
+
+        Args:
+            saved: Parts of the saved state, by name.
+            first_places: Name of a second place -> name of the first one.
+        """
+        present, fixed = present_arrays(self), names_in_tuples(self)
+        joined = {}
+        for name, first in first_places.items():
+            if name in present and first in present and name not in fixed:
+                joined[name] = first
+        # id of a present array -> name of the first place that gets it; empty for options
+        owners = dict.fromkeys(map(id, self._given_arrays.values()), "")
+        for name, array in self._state_arrays().items():
+            if name not in saved or name in joined:
+                continue
+            first = first_places.get(name, name)
+            saved_array = alike(saved[name], array)
+            if owners.setdefault(id(array), first) == first or name not in present:
+                restore_array(self, name, array, saved_array)
+            else:  # it is an option, or the array of another name
+                replace_array(self, name, copy.deepcopy(saved_array))
+        restored = present_arrays(self)
+        for name, first in joined.items():
+            replace_array(self, name, restored[first])
 
     def _arrays(self) -> Iterator[tuple[str, AnyArray]]:
         """Yield the arrays and tensors of the state that this object has as attributes, by name."""
@@ -365,30 +360,16 @@ class ArrayEnv(ABC):
                 yield name, value
 
     def _state_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays of the state: those of `_arrays`, and further ones in containers."""
+        """Return the arrays of the state: those of `_arrays`, and further ones in containers.
+
+        Those in tuples come first: their places are the first ones, as they cannot get other arrays.
+        """
         arrays = dict(self._arrays())
         named_otherwise = {id(array) for name, array in arrays.items() if name not in vars(self)}
-        for name, value in self._nested_arrays():
-            if value is not self._given_arrays.get(name) and id(value) not in named_otherwise:
-                arrays[name] = value
-        return arrays
-
-    def _present_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays that are attributes, or lie in containers, state or not."""
-        kinds = array_types()
-        arrays = {name: value for name, value in vars(self).items() if isinstance(value, kinds)}
-        return arrays | dict(self._nested_arrays())
-
-    def _nested_arrays(self) -> Iterator[tuple[str, AnyArray]]:
-        """Yield the arrays in lists, tuples, dicts and deques that are attributes."""
-        kinds = array_types()
-        for nested in nested_values(attributes_of(self)):
-            if isinstance(nested.value, kinds):
-                yield nested.name, nested.value
-
-
-def _alike(saved: AnyArray, array: AnyArray) -> AnyArray:
-    """Return a saved array as a tensor on the device of another one, or as an array, as that one is."""
-    if isinstance(array, np.ndarray):
-        return as_numpy(saved)
-    return sys.modules["torch"].as_tensor(saved, device=array.device)
+        in_tuples: dict[str, AnyArray] = {}
+        for nested in nested_arrays(self):
+            is_option = nested.value is self._given_arrays.get(nested.name)
+            if not is_option and id(nested.value) not in named_otherwise:
+                chosen = in_tuples if isinstance(nested.container, tuple) else arrays
+                chosen[nested.name] = nested.value
+        return in_tuples | arrays

@@ -26,6 +26,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _VALUES: Final = (bool, int, float, str, type(None))
 _ENTRIES: Final = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 _NUMPY: Final = "numpy"
+_GIVEN: Final = "given"
 _LARGEST_NUMBER: Final = 8  # bytes of a number of NumPy that Python's numbers hold exactly
 
 
@@ -37,12 +38,15 @@ def given_containers(owner: object, base: type) -> dict[str, Any]:
         base: The class whose derived classes and their modules are read.
 
     Returns:
-        A name -> container.
+        Name -> container: each in an attribute or a constant once, and each attribute.
     """
     found = {}
-    for name, value, _ in walked(attributes_of(owner), (base,)):
+    attributes = attributes_of(owner)
+    for name, value, _ in walked(attributes, (base,)):
         if _is_distinct(value) and holds_values_only(value):
             found[name] = value
+    # those that the walk has not met under this name
+    found |= {name: value for name, value in attributes.items() if holds_values_only(value)}
     for kind in type(owner).__mro__:
         if kind in base.__mro__:
             continue
@@ -60,18 +64,55 @@ def _is_distinct(value: Any) -> bool:
 
 
 def own_containers(owner: object, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are containers of values; no cached properties or given containers.
+    """Return the attributes that are containers of values; no cached properties, nor those that nothing has replaced.
 
     Args:
         owner: The object that has the attributes.
         given: Result of `given_containers`.
     """
     own = {}
-    given_ids = {id(container) for container in given.values()}
     for name, value in attributes_of(owner).items():
-        if id(value) not in given_ids and not is_cached(owner, name) and holds_values_only(value):
+        is_replaced = given.get(name) is not value
+        if is_replaced and not is_cached(owner, name) and holds_values_only(value):
             own[name] = value
     return own
+
+
+def given_names(given: Mapping[str, Any]) -> dict[int, str]:
+    """Return the names of given containers by their ids, of each the first one.
+
+    Args:
+        given: Result of `given_containers`.
+    """
+    names: dict[int, str] = {}
+    for name, container in given.items():
+        names.setdefault(id(container), name)
+    return names
+
+
+def _names_of_chosen(containers: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the given containers that are saved by name.
+
+    Tuples and frozen sets of values of Python are saved by content: equal ones may be one object
+    without any relation.
+
+    Args:
+        containers: Name -> container of values.
+        given: Result of `given_containers`.
+
+    Returns:
+        Name -> name of the given container.
+    """
+    names = given_names(given)
+    chosen = {}
+    for name, container in containers.items():
+        if id(container) not in names:
+            continue
+        parts = _parts(container)
+        is_fixed = all(_is_exact(part) and not is_changeable(part) for part in parts)
+        if not is_fixed:
+            chosen[name] = names[id(container)]
+    return chosen
 
 
 def is_cached(owner: object, name: str) -> bool:
@@ -79,26 +120,29 @@ def is_cached(owner: object, name: str) -> bool:
     return isinstance(getattr(type(owner), name, None), cached_property)
 
 
-def why_not_saved(containers: Mapping[str, Any], given: Collection[Any]) -> dict[str, str]:
+def why_not_saved(containers: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
     """Return the containers of values that cannot be saved exactly.
 
     Args:
         containers: Name -> container of values.
-        given: Containers that existed before `allocate`.
+        given: Result of `given_containers`.
 
     Returns:
         Name -> reason, such as `is or has a Counter`.
     """
     reasons: dict[str, str] = {}
     changeable: dict[str, list[int]] = {}
+    chosen = _names_of_chosen(containers, given)
     for name, container in containers.items():
+        if name in chosen:
+            continue
         parts = list(_parts(container))
         changeable[name] = [id(part) for part in parts if is_changeable(part)]
         foreign = next((type(part).__name__ for part in parts if not _is_exact(part)), None)
         if foreign is not None:
             reasons[name] = f"is or has a {foreign}"
     n_places = Counter(one for ids in changeable.values() for one in ids)
-    given_ids = {id(container) for container in given}
+    given_ids = given_names(given).keys()
     for name, ids in changeable.items():
         if not given_ids.isdisjoint(ids):
             reasons[name] = "has a container that existed before allocate"
@@ -124,6 +168,20 @@ def _parts(value: Any) -> Iterator[Any]:
     elif is_container(value):
         for entry in value:
             yield from _parts(entry)
+
+
+def described(containers: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe containers by their content, or by the name of a container that existed before `allocate`.
+
+    Args:
+        containers: Name -> container of values, which can be saved exactly.
+        given: Result of `given_containers`.
+    """
+    chosen = _names_of_chosen(containers, given)
+    descriptions = {}
+    for name, container in containers.items():
+        descriptions[name] = [_GIVEN, chosen[name]] if name in chosen else packed(container)
+    return descriptions
 
 
 def packed(value: Any) -> Any:
@@ -211,17 +269,27 @@ def restore_containers(
 ) -> None:
     """Restore the attributes that are containers of values, and warn of those that were not saved.
 
+    An attribute that the descriptions lack gets the container back that it had before `allocate`.
+
     Args:
         owner: The object that has the attributes.
-        descriptions: Name -> result of `packed`; none in states of earlier versions.
+        descriptions: Result of `described`; none in states of earlier versions.
         present: Those that would be saved now.
         given: Result of `given_containers`.
     """
-    lacking = sorted(present.keys() - descriptions.keys())
-    if descriptions and lacking:
-        names = ", ".join(map(repr, lacking[:3]))
-        came = f"the saved state of {type(owner).__name__} holds nothing of {names}"
-        _LOGGER.warning(f"{came}, which stays as it is")
+    lacking = present.keys() - descriptions.keys()
+    for name in lacking & given.keys():
+        setattr(owner, name, given[name])
+    of_class = f"the saved state of {type(owner).__name__}"
+    unknown = ", ".join(repr(name) for name in sorted(lacking - given.keys())[:3])
+    if descriptions and unknown:
+        _LOGGER.warning(f"{of_class} holds nothing of {unknown}, which stays as it is")
     in_place = ContainersInPlace(given.values())
     for name, description in descriptions.items():
-        setattr(owner, name, in_place.put(vars(owner).get(name), unpacked(description)))
+        if description[0] != _GIVEN:
+            setattr(owner, name, in_place.put(vars(owner).get(name), unpacked(description)))
+        elif description[1] in given:
+            setattr(owner, name, given[description[1]])
+        else:
+            came = f"{of_class} has {description[1]!r} as {name!r}"
+            _LOGGER.warning(f"{came}, but there is no such container now: {name!r} stays as it is")

@@ -26,7 +26,7 @@ from maze_pl.envs.arrays.nested_arrays import (
 )
 from maze_pl.envs.arrays.nested_numbers import SKIPPED, changed_nested_numbers, nested_numbers
 from maze_pl.envs.arrays.random_streams import RandomStreams
-from maze_pl.envs.arrays.saved_containers import is_cached, why_not_saved
+from maze_pl.envs.arrays.saved_containers import given_names, is_cached, why_not_saved
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Array
 
@@ -44,17 +44,21 @@ class _Noted(NamedTuple):
         attributes: Names of its attributes.
         nested: Names of the arrays and random streams in lists, tuples, dicts and deques.
         unsaved: Name -> value outside of the state, and digest of its content, also of later ones.
+        later: Names in `unsaved` of arrays that did not exist when it was allocated.
         numbers: Its attributes that are numbers, by name.
         nested_numbers: Digests of the numbers and texts in containers and objects, by name, also
             of later ones.
+        given_numbers: Those of the containers that existed before it was allocated.
     """
 
     env: ArrayEnv
     attributes: set[str]
     nested: set[str]
     unsaved: dict[str, Any]
+    later: set[str]
     numbers: dict[str, Any]
     nested_numbers: dict[str, int]
+    given_numbers: dict[str, int]
 
 
 class UnsavedState:
@@ -62,10 +66,11 @@ class UnsavedState:
 
     These are arrays that the constructor made, those in objects that are attributes, and generators
     other than `RandomStreams` of the state. Numbers of Python, also in containers and objects, may
-    change between checkpoints, with a warning. Everything is compared with its content when it was
-    first seen: after `allocate`, after the first `reset` and `step` of an `ArrayVectorEnv`, and at
-    each check. Environments and wrappers that extend `state_dict` are not checked. Of large arrays,
-    only some numbers are compared, and of very many objects, only the first ones.
+    change between checkpoints, with a warning, and so may arrays that did not exist after
+    `allocate`. Everything is compared with its content when it was first seen: after `allocate`,
+    after the first `reset` and `step` of an `ArrayVectorEnv`, and at each check. Environments and
+    wrappers that extend `state_dict` are not checked. Of large arrays, only some numbers are
+    compared, and of very many objects, only the first ones.
 
     A copy of this object, in a copy of the environment, notes the contents again.
 
@@ -89,8 +94,16 @@ class UnsavedState:
         has_statistics = isinstance(env, ArrayWrapper) and kind.load_shared_state is not ArrayWrapper.load_shared_state
         is_extended = kind.state_dict not in (ArrayEnv.state_dict, ArrayWrapper.state_dict)
         if env.saves_state and not has_statistics and not is_extended:
-            unsaved, numbers = dict(_unsaved(env)), nested_numbers(attributes_of(env))
-            noted = _Noted(env, set(vars(env)), _nested_names(env), unsaved, plain_numbers(env), numbers)
+            noted = _Noted(
+                env,
+                attributes=set(vars(env)),
+                nested=_nested_names(env),
+                unsaved=dict(_unsaved(env)),
+                later=set(),
+                numbers=plain_numbers(env),
+                nested_numbers=nested_numbers(attributes_of(env)),
+                given_numbers=nested_numbers(env.given_containers),
+            )
             self._layers.append(noted)
 
     def __reduce__(self) -> Any:
@@ -109,8 +122,11 @@ class UnsavedState:
     def _note_new(self) -> None:
         """Note values and numbers that did not exist before."""
         for noted in self._layers:
-            for name, held in _unsaved(noted.env):
-                noted.unsaved.setdefault(name, held)
+            for name, (value, digest) in _unsaved(noted.env):
+                if name not in noted.unsaved:
+                    noted.unsaved[name] = value, digest
+                    if isinstance(value, array_types()):
+                        noted.later.add(name)
             for name, digest in nested_numbers(attributes_of(noted.env)).items():
                 noted.nested_numbers.setdefault(name, digest)
 
@@ -125,7 +141,7 @@ class UnsavedState:
         if self._saved is None:
             self.check()
             self._saved = saved
-        for name in sorted(self._saved - saved):
+        for name in sorted(self._saved - saved - _options_of(env)):
             reason = _why_not_saved(env, name)
             came = f"checkpoints no longer hold {name!r} of {type(env).__name__}"
             _LOGGER.warning(f"{came}, which {reason}")
@@ -135,21 +151,22 @@ class UnsavedState:
         """Check that nothing outside of the state has changed.
 
         A new attribute that checkpoints do not hold, such as the latest actions, and a changed
-        number, such as a count for debugging, are only warned of.
+        number, such as a count for debugging, are only warned of, and so are changes of arrays that
+        did not exist after `allocate`.
 
         Args:
             for_copies: Whether the state is copied to another environment (`copy_state`), which gets both.
 
         Raises:
             EnvContractError: Something has, or an array in a container was made after `allocate`, or removed; for
-                copies, also a number that they do not get.
+                copies, also a number or an array that they do not get.
         """
         for noted in self._layers:
             if not for_copies:
                 _warn_of_numbers(noted)
                 _warn_of_new_attributes(noted)
             _check_nested(noted)
-            _check_contents(noted)
+            _check_contents(noted, for_copies)
             _check_nested_numbers(noted, for_copies)
         self._note_new()
 
@@ -207,10 +224,10 @@ def _check_nested_numbers(noted: _Noted, for_copies: bool) -> None:
     changed: dict[str, str] = {}
     for name in changed_nested_numbers(noted.nested_numbers, nested_numbers(attributes_of(env))):
         changed.setdefault(name.partition(".")[0], name)
-    held = env.own_containers() if for_copies else env.saved_containers()
+    held = (env.own_containers() if for_copies else env.saved_containers()).keys() | _options_of(env)
     remedy = "make an array [N] or a container of numbers in allocate"
     for attribute, name in changed.items():
-        if attribute in held:
+        if attribute in held and not _is_changed_option(noted, vars(env)[attribute]):
             continue
         is_held = is_container(vars(env)[attribute])
         because = f", as {attribute!r} {_why_not_saved(env, attribute)}" if is_held else ""
@@ -221,6 +238,20 @@ def _check_nested_numbers(noted: _Noted, for_copies: bool) -> None:
         if attribute in noted.attributes or is_cached(env, attribute):  # others are warned of as new
             fault = f"{came} in reset or step, which checkpoints do not hold{because}"
             _LOGGER.warning(f"{fault}: if later steps read it, {remedy}")
+
+
+def _options_of(env: ArrayEnv) -> set[str]:
+    """Names of the attributes that hold the containers that they held before `allocate`."""
+    given = env.given_containers.items()
+    return {name for name, container in given if vars(env).get(name) is container}
+
+
+def _is_changed_option(noted: _Noted, value: Any) -> bool:
+    """True for a container that existed before `allocate`, and has got another content since then."""
+    name = given_names(noted.env.given_containers).get(id(value))
+    if name is None:
+        return False
+    return bool(changed_nested_numbers(noted.given_numbers, nested_numbers({name: value})))
 
 
 def _why_not_saved(env: ArrayEnv, name: str) -> str:
@@ -235,15 +266,15 @@ def _why_not_saved(env: ArrayEnv, name: str) -> str:
     if is_cached(env, name):
         return "is a cached property"
     own = env.own_containers()
-    if name not in own:
-        return "existed before allocate"
-    if isinstance(env, ArrayWrapper):
+    if name in own and isinstance(env, ArrayWrapper):
         return "belongs to a wrapper"
-    return why_not_saved(own, env.given_containers.values()).get(name, "")
+    if id(value) in given_names(env.given_containers):
+        return "existed before allocate"
+    return why_not_saved(own, env.given_containers).get(name, "")
 
 
-def _check_contents(noted: _Noted) -> None:
-    """Check that nothing outside of the state has changed its content.
+def _check_contents(noted: _Noted, for_copies: bool) -> None:
+    """Check that nothing outside of the state has changed its content; for checkpoints, only warn of later arrays.
 
     Raises:
         EnvContractError: Something has.
@@ -256,6 +287,9 @@ def _check_contents(noted: _Noted) -> None:
         if digest == digest_before:
             continue
         came = f"{type(noted.env).__name__} changes {name!r}, which checkpoints and copies do not hold"
+        if name in noted.later and not for_copies:
+            _LOGGER.warning(f"{came}: if later steps read it, make it an {_SAVED_PLACE}, in allocate")
+            continue
         if name in options:
             remedy = "it was made by the constructor: make it in allocate"
         elif isinstance(value, GENERATORS):

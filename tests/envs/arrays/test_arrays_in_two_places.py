@@ -102,8 +102,46 @@ class Joined(Frames):
         return [float(array[0]) for array in (self.last, self.table["count"], self.latest)]
 
 
-@pytest.mark.parametrize("kind", [Frames, InList, Previous, Given, Joined])
-@pytest.mark.parametrize("n_of_resumed", [0, 1])
+class Buffers(Frames):
+    """Has two arrays in a tuple, and changes which of them is the current one, as an attribute and in a dict."""
+
+    def make(self) -> None:
+        self.buffers = np.zeros(self.n_envs), np.ones(self.n_envs)
+        self.current = self.buffers[0]
+        self.table = {"current": self.current}
+
+    def advance(self) -> None:
+        self.current = self.table["current"] = self.buffers[int(self.count[0]) % 2]
+        self.current += self.count
+
+    def look(self) -> list[float]:
+        self.buffers[0][:] += 1  # also seen in the other places
+        return [float(array[0]) for array in (*self.buffers, self.current, self.table["current"])]
+
+
+class SeparateBuffers(Buffers):
+    """Has other arrays as the current ones at first, and before them."""
+
+    def make(self) -> None:
+        self.current = np.zeros(self.n_envs)
+        super().make()
+        self.current, self.table = np.zeros(self.n_envs), {"current": np.zeros(self.n_envs)}
+
+
+class JoinedBuffers(Buffers):
+    """Makes the attribute before the tuple."""
+
+    def make(self) -> None:
+        self.current = np.zeros(self.n_envs)
+        self.buffers = self.current, np.ones(self.n_envs)
+        self.table = {"current": self.current}
+
+
+BUFFERS = [Buffers, SeparateBuffers, JoinedBuffers]
+
+
+@pytest.mark.parametrize("kind", [Frames, InList, Previous, Given, Joined, *BUFFERS])
+@pytest.mark.parametrize("n_of_resumed", [0, 1, 2])
 def test_arrays_are_one_or_separate_as_they_were(kind: Any, n_of_resumed: int) -> None:
     whole, resumed = vector_of(kind(), 2), vector_of(kind(), n_of_resumed)
     resumed.load_state_dict(copy.deepcopy(whole.state_dict()))
@@ -113,8 +151,8 @@ def test_arrays_are_one_or_separate_as_they_were(kind: Any, n_of_resumed: int) -
     assert resumed.env.look() == whole.env.look()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", [Frames, InList, Previous, Joined])
-@pytest.mark.parametrize("n_of_target", [0, 1])
+@pytest.mark.parametrize("kind", [Frames, InList, Previous, Joined, *BUFFERS])
+@pytest.mark.parametrize("n_of_target", [0, 1, 2])
 def test_copies_have_one_array_or_separate_ones(kind: Any, n_of_target: int) -> None:
     one, other = ArrayMazeEnv(kind()), ArrayMazeEnv(kind())
     for env, n_acts in ((one, 2), (other, n_of_target)):

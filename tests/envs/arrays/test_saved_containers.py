@@ -121,7 +121,9 @@ def test_a_resumed_run_has_its_own_options(caplog: pytest.LogCaptureFixture, mon
     whole.reset()
     whole.step()
     state = copy.deepcopy(whole.state_dict())
-    assert SAVED_CONTAINERS not in state["array_env"]
+    module = Options.__module__
+    saved = {"prices": ["given", f"{module}:PRICES"], "first_kind": ["given", f"{module}:kinds.a"]}
+    assert state["array_env"][SAVED_CONTAINERS] == saved
     prices, limits = [7, 8], [5, 12]
     monkeypatch.setitem(globals(), "PRICES", prices)
     resumed = ArrayVectorEnv(lambda: Options(limits), 2)
@@ -132,6 +134,7 @@ def test_a_resumed_run_has_its_own_options(caplog: pytest.LogCaptureFixture, mon
     assert isinstance(env, Options)
     assert env.tables["limits"] is limits == [5, 12]
     assert env.prices is prices == [7, 8]
+    assert env.first_kind is Options.kinds["a"]
     assert env.doubled == [10, 24]
     assert not caplog.records
 
