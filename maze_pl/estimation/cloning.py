@@ -1,6 +1,8 @@
 """Estimation of the policy that recorded episodes, by behavioural cloning."""
 
 import copy
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,17 +23,33 @@ from maze_pl.perception import (
 _HELD_OUT = 0.1
 """Share of the episodes that decide when to stop."""
 _BATCH_SIZE = 256
-_MOST_EPOCHS = 50
-_PATIENCE = 3
+_PATIENCE = 10
+"""Epochs without a better log-probability after which training ends, if there were 500 updates in them."""
+_PATIENT_UPDATES = 500
+_MOST_PATIENCES = 20
+"""Limit of the epochs, in multiples of the patience."""
 _LR = 1e-3
 
 
-def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
+@dataclass(frozen=True)
+class Clone:
+    """Policy that was learned from recorded acts.
+
+    Attributes:
+        policy: The policy.
+        held_out_log_prob: Mean log-probability, in nats, of the acts of the episodes that were held out.
+    """
+
+    policy: TorchPolicy
+    held_out_log_prob: float
+
+
+def clone_of(acts: RecordedActs, seed: int) -> Clone:
     """Learn the probabilities of the recorded acts.
 
     Networks that fit the spaces (`AutomaticModelComposer`), one for each agent of a sub-step,
     maximise the log-probability of the acts of nine tenths of the episodes, until that of the
-    others has not risen for three epochs. Agents whose number changes during an episode share a
+    others has not risen for ten epochs and 500 updates. Agents whose number changes during an episode share a
     network, so that they are taken to act alike. For acts on the bounds of a Box, the probability
     is that of all samples that are clipped to them.
     Importance sampling with an estimated behaviour policy: J. Hanna, S. Niekum and P. Stone 2019,
@@ -59,9 +77,11 @@ def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
     best = -np.inf
     best_state = copy.deepcopy(policy.state_dict())
     n_worse = 0
-    for _ in range(_MOST_EPOCHS):
+    n_batches = max(1, len(training) // _BATCH_SIZE)
+    patience = max(_PATIENCE, math.ceil(_PATIENT_UPDATES / n_batches))
+    for _ in range(_MOST_PATIENCES * patience):
         policy.train()
-        for batch in np.array_split(generator.permutation(training), max(1, len(training) // _BATCH_SIZE)):
+        for batch in np.array_split(generator.permutation(training), n_batches):
             loss = -_log_prob(policy, acts, batch).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -74,10 +94,10 @@ def cloned_policy(acts: RecordedActs, seed: int) -> TorchPolicy:
             n_worse = 0
         else:
             n_worse += 1
-        if n_worse == _PATIENCE:
+        if n_worse == patience:
             break
     policy.load_state_dict(best_state)
-    return policy.eval()
+    return Clone(policy.eval(), best)
 
 
 def _networks(spec: Spec) -> TorchPolicy:

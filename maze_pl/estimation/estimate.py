@@ -14,10 +14,9 @@ from maze_pl.core.policy import Policy
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.datasets.episode_loader import entries_of
-from maze_pl.estimation.cloning import cloned_policy
+from maze_pl.estimation.cloning import clone_of
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
 from maze_pl.estimation.importance_sampling import DOUBLY_ROBUST, WEIGHTING, Estimator, effective_sample_size
-from maze_pl.estimation.observation_units import doubts_of_observations
 from maze_pl.estimation.probabilities import log_probs, require_memoryless
 from maze_pl.estimation.recorded_acts import RecordedActs, read_acts
 from maze_pl.estimation.results import FEW_EPISODES, OffPolicyEstimate, OffPolicyEvaluation
@@ -26,6 +25,7 @@ from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpi
 from maze_pl.runs.checkpoint import named_checkpoint
 from maze_pl.runs.intervals import Interval, t_interval
 from maze_pl.runs.loading import load, load_data
+from maze_pl.runs.observation_units import doubts_of_observations
 from maze_pl.runs.reward_wrappers import reward_wrappers_in
 from maze_pl.runs.run_checkpoints import BEST
 from maze_pl.system.progress import bar_options
@@ -38,6 +38,12 @@ N_RESAMPLES: Final = 1000
 _MOST_VALUES: Final = 50_000_000
 """Number of products of a part of the bootstrap samples."""
 _RECORDED: Final = "recorded_episodes"
+_LARGE_EXCESS: Final = 3.0
+"""Standard errors by which chance hardly ever puts the mean weight above 1."""
+_LARGE_DEFICIT: Final = 4.0
+"""Standard errors below 1; more of them, since a sample often lacks the few large weights."""
+_IRRELEVANT: Final = 0.05
+"""Difference of the mean weight from 1 that does not matter."""
 
 
 def estimate(
@@ -64,7 +70,8 @@ def estimate(
         agent: A run directory or a checkpoint, an algorithm, or a policy; policies need a `spec`.
         episodes: A file or a folder with recorded episodes, a record, or a sequence of these.
         behaviour: The policy that recorded them: a run directory, a checkpoint, an algorithm, a
-            policy, `random`, or `clone` for a policy that is learned from the recorded acts.
+            policy of networks or with a method `probabilities`, `random`, or `clone` for a policy that
+            is learned from the recorded acts.
         estimators: Names of the estimators.
         gamma: Discount of an environment step; None for that of the agent, 1 if it has none.
         deterministic: Whether the agent takes its most likely actions; fitted Q evaluation only.
@@ -107,8 +114,11 @@ def estimate(
     require_memoryless(policy, _name(agent))
     acts = read_acts(entries_of(episodes), spec, None if data is None else data.make_env, trust)
     log_ratio = np.zeros(len(acts.reward))
+    of_clone = math.nan
     if is_weighted:
-        log_ratio = log_probs(policy, acts, _name(agent)) - _behaviour_log_probs(behaviour, acts, episodes, seed, trust)
+        of_agent = log_probs(policy, acts, _name(agent))
+        recorded, of_clone = _behaviour_log_probs(behaviour, acts, episodes, seed, trust)
+        log_ratio = of_agent - recorded
     plain = WeightedEpisodes(acts.padded(acts.reward), acts.discounts(gamma), acts.padded(log_ratio))
     counts = _resampled(acts.n_episodes, seed)
     results: dict[str, OffPolicyEstimate] = {}
@@ -128,6 +138,8 @@ def estimate(
     of_behaviour = _data_of(behaviour, trust)
     unit = unit_of_rewards(entries_of(episodes), _wrappers_of_runs(behaviour, of_behaviour, data), trust)
     doubts = [*_warnings(size, acts, log_ratio, gamma if has_model else None), *unit.warnings]
+    if is_weighted:
+        doubts += _doubts_of_weights(plain, size)
     if acts.has_space_records:
         doubts += doubts_of_observations(data, of_behaviour, _name(behaviour))
     returns = plain.returns.tolist()
@@ -140,6 +152,7 @@ def estimate(
         n_acts=len(acts.reward),
         recorded=OffPolicyEstimate(_RECORDED, float(np.mean(returns)), interval),
         effective_sample_size=size,
+        clone_log_prob=of_clone,
         estimates=[results[name] for name in ESTIMATORS if name in estimators],
         warnings=doubts,
         reward_wrappers=unit.wrappers,
@@ -184,15 +197,23 @@ def _wrappers_of_runs(behaviour: Any, of_behaviour: Any, data: Any) -> dict[str,
     return found
 
 
-def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool) -> Array:
+def _behaviour_log_probs(
+    behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool
+) -> tuple[Array, float]:
     """[A] log-probabilities of the recorded acts under the policy that recorded them.
+
+    Returns:
+        These, and the mean of a clone for acts that it was not trained on; NaN without a clone.
 
     Raises:
         ValueError: An act has the probability 0, so that this policy did not record it.
     """
     name = _name(behaviour)
+    of_clone = math.nan
     if name == "clone":
-        policy: Policy = cloned_policy(acts, seed)
+        clone = clone_of(acts, seed)
+        policy: Policy = clone.policy
+        of_clone = clone.held_out_log_prob
     elif name == "random":
         actions = {key: step.action_space for key, step in acts.spec.steps.items()}
         policy = RandomPolicy(actions, {key: step.masks for key, step in acts.spec.steps.items()})
@@ -208,7 +229,7 @@ def _behaviour_log_probs(behaviour: Any, acts: RecordedActs, episodes: Any, seed
         n_impossible = int(np.isneginf(found).sum())
         remedy = "name the policy that recorded them, or clone"
         raise ValueError(f"{n_impossible:,} recorded acts have the probability 0 under {name}: {remedy}")
-    return found
+    return found, of_clone
 
 
 def _require_same_acts(acts: RecordedActs, of_behaviour: RecordedActs, name: str) -> None:
@@ -324,3 +345,27 @@ def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float | 
             remedy = "set gamma below 1, or record whole episodes"
             found.append(f"{fault}: the model's may grow without end; {remedy}")
     return found
+
+
+def _doubts_of_weights(episodes: WeightedEpisodes, size: float) -> list[str]:
+    """Reason to doubt the weights: their mean over the episodes, which is 1 by expectation.
+
+    Args:
+        episodes: The episodes.
+        size: Effective sample size in episodes; a small one explains a mean below 1.
+    """
+    if episodes.n_episodes < FEW_EPISODES:
+        return []
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights = np.exp(episodes.log_weights[:, -1])
+        mean = float(weights.mean())
+        error = float(weights.std(ddof=1)) / math.sqrt(len(weights))
+    found = f"the mean weight of the episodes is {mean:.2f}, but should be 1 (standard error {error:.2f})"
+    remedy = "use other episodes, or more, or name the policy that recorded them as behaviour"
+    if mean - 1.0 > max(_LARGE_EXCESS * error, _IRRELEVANT):
+        cause = "the agent was trained on these episodes, or the behaviour's probabilities are wrong"
+        return [f"{found}: {cause}; {remedy}"]
+    if 1.0 - mean > max(_LARGE_DEFICIT * error, _IRRELEVANT) and size >= FEW_EPISODES:
+        cause = "the episodes lack acts that the agent takes, or the behaviour's probabilities are wrong"
+        return [f"{found}: {cause}; {remedy}"]
+    return []

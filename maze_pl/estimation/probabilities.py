@@ -9,7 +9,9 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.core.policy import Policy, evaluation_mode
+from maze_pl.agents.acting import HasProbabilities
+from maze_pl.core.actor_id import StepKey
+from maze_pl.core.policy import MazeStatePolicy, Policy, PolicyBatch, evaluation_mode
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import StepSpec
@@ -37,7 +39,8 @@ def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
     the probability of everything that is clipped to it, other continuous ones a density.
 
     Args:
-        policy: A `TorchPolicy` or a `RandomPolicy`.
+        policy: A `TorchPolicy`, a `RandomPolicy`, or a policy of discrete actions with a method
+            `probabilities` that needs observations only.
         acts: The acts.
         name: Name of the policy for messages.
 
@@ -55,8 +58,7 @@ def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
         elif isinstance(policy, RandomPolicy):
             values = _uniform(acts.spec.steps[key], situations)
         else:
-            remedy = "name a trained agent or random, or have the recorded actions cloned with clone"
-            raise ValueError(f"{name} has no probabilities of actions, since it is a {type(policy).__name__}: {remedy}")
+            values = _of_options(_with_probabilities(policy, name), acts.spec.steps[key], key, situations, name)
         chosen = acts.key_index == place
         found[chosen] = values[acts.row[chosen]]
     n_invalid = int(np.count_nonzero(~(found < math.inf)))
@@ -64,6 +66,61 @@ def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
         remedy = "check its weights, and whether the recorded observations are those that it was trained on"
         raise ValueError(f"{n_invalid:,} recorded acts have no finite probability under {name}: {remedy}")
     return found
+
+
+def _with_probabilities(policy: Policy, name: str) -> HasProbabilities:
+    """Return a policy that can say from observations how likely its actions are.
+
+    Raises:
+        ValueError: It has no method for it, or needs the states of the simulation.
+    """
+    remedy = "name a trained agent or random, or have the recorded actions cloned with clone"
+    if isinstance(policy, MazeStatePolicy):
+        fault = "it needs the states of the simulation, and recorded acts have observations only"
+        raise ValueError(f"{name} has no probabilities of recorded actions: {fault}; {remedy}")
+    if not isinstance(policy, HasProbabilities):
+        fault = f"{name} has no probabilities of actions, since {type(policy).__name__} has no such method"
+        raise ValueError(f"{fault}: define probabilities(batch) like that of TorchPolicy, {remedy}")
+    return policy
+
+
+def _of_options(policy: HasProbabilities, step: StepSpec, key: StepKey, situations: Situations, name: str) -> Array:
+    """[n_acts] log-probabilities of acts by the probabilities of all options.
+
+    Raises:
+        ValueError: Probabilities are missing, as for continuous heads, or do not fit the options.
+    """
+    n_acts = situations.n_acts
+    observation = {one: array[:n_acts] for one, array in situations.observation.items()}
+    found = policy.probabilities(PolicyBatch(key, observation, situations.agent_id[:n_acts]))
+    total = np.zeros(n_acts)
+    for head, space in step.action_space.spaces.items():
+        where = f"head {head!r} of sub-step {key!r}"
+        if head not in found:
+            raise ValueError(f"{name} gives no probabilities of {where}, {space}: have it cloned with clone")
+        of_choices, chosen = _choices(space, found[head], situations.action[head])
+        if [part.shape for part in of_choices] != [(n_acts, size) for size in _sizes(space)]:
+            shapes = [part.shape for part in of_choices]
+            expected = f"those of {n_acts} actors and the options of {space}"
+            raise ValueError(f"{name} gives probabilities of {where} of shapes {shapes}: expected {expected}")
+        for place, part in enumerate(of_choices):
+            if (part < 0.0).any() or not np.allclose(part.sum(1), 1.0, atol=1e-3):
+                raise ValueError(f"{name} gives probabilities of {where} that are negative or do not add up to 1")
+            with np.errstate(divide="ignore"):
+                total += np.log(part[np.arange(n_acts), chosen[:, place]])
+    return total
+
+
+def _choices(space: spaces.Space[Any], probabilities: Any, action: Array) -> tuple[list[Array], Array]:
+    """Return the [n, options] probabilities of each choice of a head, and the [n, choices] recorded ones."""
+    n = len(action)
+    if isinstance(space, spaces.Discrete):
+        return [np.asarray(probabilities, np.float64)], (action.reshape(n, 1) - space.start).astype(np.int64)
+    if isinstance(space, spaces.MultiDiscrete):
+        parts = [np.asarray(part, np.float64) for part in probabilities]
+        return parts, (action - space.start).reshape(n, -1).astype(np.int64)
+    ones = np.asarray(probabilities, np.float64).reshape(n, -1)
+    return [np.stack([1 - one, one], 1) for one in ones.T], action.reshape(n, -1).astype(np.int64)
 
 
 @torch.no_grad()
@@ -149,10 +206,16 @@ def _log_options(space: spaces.Space[Any], allowed: Array) -> Array:
     if isinstance(space, spaces.MultiBinary):
         n_free = allowed.sum(1)  # a bit that is not allowed is 0
         return np.asarray(n_free * math.log(2.0))
-    sizes = [allowed.shape[1]]
-    if isinstance(space, spaces.MultiDiscrete):
-        sizes = [int(size) for size in space.nvec.ravel()]
     total = np.zeros(len(allowed))
-    for choice in np.split(allowed, np.cumsum(sizes)[:-1], axis=1):
+    for choice in np.split(allowed, np.cumsum(_sizes(space))[:-1], axis=1):
         total += np.log(choice.sum(1))
     return total
+
+
+def _sizes(space: spaces.Space[Any]) -> list[int]:
+    """Return the numbers of options of the choices of a discrete head."""
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(size) for size in space.nvec.ravel()]
+    return [2] * spaces.flatdim(space)

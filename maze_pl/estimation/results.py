@@ -49,6 +49,8 @@ class OffPolicyEvaluation:
         warnings: Reasons to doubt them.
         reward_wrappers: Class names of the wrappers that changed the recorded rewards.
         reward_source: The run from which they are known; empty for that of the recordings.
+        clone_log_prob: Mean log-probability, in nats, of an act of the episodes that a cloned
+            behaviour was not trained on; NaN if none was cloned.
     """
 
     policy: str
@@ -62,6 +64,7 @@ class OffPolicyEvaluation:
     warnings: list[str] = field(default_factory=list)
     reward_wrappers: list[str] = field(default_factory=list)
     reward_source: str = ""
+    clone_log_prob: float = math.nan
 
     def __getitem__(self, name: str) -> OffPolicyEstimate:
         """Return the estimate of an estimator."""
@@ -85,7 +88,9 @@ class OffPolicyEvaluation:
             lines.append(f"in rewards as recorded, which are those after {names}{where}")
         lines.append(aligned(rows))
         if not math.isnan(self.effective_sample_size):
-            source = "cloned" if self.behaviour == "clone" else self.behaviour
+            source = self.behaviour
+            if source == "clone":
+                source = f"cloned, mean log-probability of held-out acts {self.clone_log_prob:.3f}"
             size = f"{self.effective_sample_size:.1f} of {self.n_episodes:,} episodes"
             lines.append(f"behaviour policy: {source}; effective sample size: {size}")
         lines += [f"warning: {warning}" for warning in self.warnings]

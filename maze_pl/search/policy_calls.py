@@ -1,7 +1,7 @@
 """Calls of policies for many simulations at once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -11,10 +11,14 @@ from maze_pl.agents.acting import HasProbabilities
 from maze_pl.agents.best_actions import Action, best_actions, likeliest_actions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array, MazeStatePolicy, Policy, PolicyBatch
+from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spaces import allowed_entries, rollout_action
 from maze_pl.core.spec import Spec
 from maze_pl.search.search_error import SearchError
 from maze_pl.search.simulation import Simulation
+
+_SHARED: Final = 0.1
+"""Probability that all options share where a rule chooses; its choice has the rest."""
 
 
 class PolicyCalls:
@@ -65,8 +69,9 @@ class PolicyCalls:
     def candidates(self, simulations: Sequence[Simulation]) -> list[list[tuple[Action, float]]]:
         """Return the most likely actions in each simulation, with their probabilities.
 
-        All heads must be discrete. For a policy without probabilities they are allowed actions, all equally
-        likely; all options of a choice are, if its mask allows none.
+        All heads must be discrete. Random actions are allowed ones, all equally likely; all options of
+        a choice are, if its mask allows none. Any other policy without probabilities is a rule: its
+        choices are the most likely ones by far.
 
         Raises:
             SearchError: The policy gives no action a positive probability.
@@ -78,8 +83,9 @@ class PolicyCalls:
             if isinstance(self.policy, HasProbabilities):
                 lists = best_actions(self.policy, batch, space, self._temperature, self._max_actions)
             else:
-                uniform = self._uniform(key, batch)
-                lists = [likeliest_actions(space, uniform, row, self._max_actions) for row in range(len(places))]
+                is_random = isinstance(self.policy, RandomPolicy)
+                options = self._uniform(key, batch) if is_random else self._of_rule(key, batch)
+                lists = [likeliest_actions(space, options, row, self._max_actions) for row in range(len(places))]
             for place, actions in zip(places, lists, strict=True):
                 if not actions:
                     fault = f"{type(self.policy).__name__} gives no action of sub-step {key!r} a positive probability"
@@ -109,6 +115,15 @@ class PolicyCalls:
             if name is not None:
                 mask = allowed_entries(batch.observation[name], (n, spaces.flatdim(space)), name, head)
             found[head] = _equal(space, n, mask)
+        return found
+
+    def _of_rule(self, key: StepKey, batch: PolicyBatch) -> dict[str, Any]:
+        """Return probabilities of all allowed options, high ones of those that a rule chooses."""
+        generator = torch.Generator().manual_seed(0)  # for rules that ignore `deterministic`
+        step = self.policy.act(batch, deterministic=True, temperature=self._temperature, generator=generator)
+        found = self._uniform(key, batch)
+        for head, space in self._spec.steps[key].action_space.spaces.items():
+            found[head] = _concentrated(space, found[head], np.asarray(step.action[head]))
         return found
 
 
@@ -143,3 +158,30 @@ def _normalised(allowed: Array) -> Array:
     possible = np.where(allowed.any(1, keepdims=True), allowed, 1.0)
     normalised: Array = possible / possible.sum(1, keepdims=True)
     return normalised
+
+
+def _concentrated(space: spaces.Space[Any], equal: Any, action: Array) -> Any:
+    """Return probabilities of the options of a head, high ones of those that were chosen.
+
+    Args:
+        space: Space of the head, which is discrete.
+        equal: Result of `_equal`.
+        action: [n, *shape] the choices of a rule.
+    """
+    if isinstance(space, spaces.MultiBinary):
+        ones = action.reshape(equal.shape) * (equal > 0)
+        return _SHARED * equal + (1 - _SHARED) * ones
+    if isinstance(space, spaces.Discrete):
+        return _moved(equal, action.reshape(-1) - space.start)
+    assert isinstance(space, spaces.MultiDiscrete)
+    chosen = (action - space.start).reshape(len(action), -1)
+    return [_moved(part, chosen[:, place]) for place, part in enumerate(equal)]
+
+
+def _moved(equal: Array, chosen: Array) -> Array:
+    """[n, options] probabilities, a high one of the chosen option unless it is not allowed."""
+    rows = np.arange(len(equal))
+    is_allowed = equal[rows, chosen] > 0
+    moved: Array = np.where(is_allowed[:, np.newaxis], _SHARED * equal, equal)
+    moved[rows, chosen] += (1 - _SHARED) * is_allowed
+    return moved

@@ -17,7 +17,7 @@ from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import DeterministicProbabilityDistribution
 from maze_pl.envs import GymMazeEnv
 from maze_pl.estimation import estimate
-from maze_pl.estimation.cloning import cloned_policy
+from maze_pl.estimation.cloning import clone_of
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
 from maze_pl.estimation.probabilities import log_probs
 from maze_pl.estimation.recorded_acts import read_acts
@@ -127,7 +127,7 @@ def test_fitted_values_are_those_of_actions_that_the_environment_receives(record
 @pytest.mark.slow
 def test_a_clone_of_a_clipped_policy_has_its_probabilities(records: Any) -> None:
     acts = read_acts(records, Spec.of(make()))
-    clone = log_probs(cloned_policy(acts, 0), acts, "clone")
+    clone = log_probs(clone_of(acts, 0).policy, acts, "clone")
     assert abs(np.mean(clone) - np.mean(slow_log_probs(records, BEHAVIOUR))) < 0.02
     found = estimate(policy_of(TARGET), records, estimators=["weighted_importance_sampling"], gamma=1.0)
     assert found["weighted_importance_sampling"].value == pytest.approx(value_of(TARGET), abs=0.1)

@@ -8,8 +8,9 @@ from gymnasium import spaces
 
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.estimation.cloning import cloned_policy
+from maze_pl.estimation.cloning import clone_of
 from maze_pl.estimation.recorded_acts import read_acts
+from maze_pl.estimation.results import OffPolicyEstimate, OffPolicyEvaluation
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 
 N_STEPS = 40
@@ -38,10 +39,38 @@ def episodes_of(n_agents: int) -> list[SpacesTrajectoryRecord]:
 @pytest.mark.parametrize("n_agents", [2, -1])
 def test_agents_are_told_apart_unless_their_number_changes(n_agents: int) -> None:
     records = episodes_of(n_agents)
-    policy = cloned_policy(read_acts(records, records[0].spec), 0)
+    clone = clone_of(read_acts(records, records[0].spec), 0)
     agents = np.array([0, 1])
     batch = PolicyBatch(0, {"place": np.ones((2, 1), np.float32)}, agents)
-    found = policy.probabilities(batch)["choice"][:, 1]
+    found = clone.policy.probabilities(batch)["choice"][:, 1]
     choices = np.array([record.action[0]["choice"].reshape(-1, 2) for record in records])
     frequencies = choices.mean((0, 1)) if n_agents == 2 else [choices.mean()] * 2
     np.testing.assert_allclose(found, frequencies, atol=0.1)
+    means = np.array([SHARES if n_agents == 2 else [np.mean(SHARES)] * 2])
+    entropy = -(means * np.log(means) + (1 - means) * np.log(1 - means)).mean()
+    assert clone.held_out_log_prob == pytest.approx(-entropy, abs=0.1)
+
+
+def test_the_result_shows_the_log_probability_of_held_out_acts() -> None:
+    recorded = OffPolicyEstimate("recorded_episodes", 1.0, None)
+    found = OffPolicyEvaluation("run", "clone", 1.0, 30, 9, recorded, 7.0, [], clone_log_prob=-0.41)
+    assert "cloned, mean log-probability of held-out acts -0.410; effective sample size: 7.0 of 30" in found.text()
+    assert '"clone_log_prob": -0.41' in found.to_json()
+
+
+def test_few_acts_are_learned_past_a_plateau() -> None:
+    """Mostly the offer with the largest product is chosen, which networks do not see in their first epochs."""
+    observation_space = spaces.Dict(offers=spaces.Box(-1, 1, (4, 2), np.float32))
+    step = StepSpec(observation_space, spaces.Dict(choice=spaces.Discrete(4)), 1, 1)
+    generator = np.random.default_rng(2)
+    records = []
+    for number in range(20):
+        acts = []
+        for n in range(20):
+            offers = generator.uniform(-1, 1, (4, 2)).astype(np.float32)
+            choice = int(offers.prod(1).argmax()) if generator.random() < 0.8 else int(generator.integers(4))
+            acts.append((0, 0, n, 0.0, False, {"offers": offers}, {"choice": choice}))
+        rest = {"terminated": True, "truncated": False, "last_env_time": 20}
+        rest |= {"last_actor": None, "last_observation": {}}
+        records.append(SpacesTrajectoryRecord.of_acts(f"episode {number}", Spec({0: step}), acts, **rest))
+    assert clone_of(read_acts(records, records[0].spec), 2).held_out_log_prob > np.log(1 / 4) + 0.1

@@ -23,7 +23,7 @@ from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.estimation import estimate
-from maze_pl.estimation.cloning import cloned_policy
+from maze_pl.estimation.cloning import clone_of
 from maze_pl.estimation.estimate import ESTIMATORS
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions, drawn_acts
 from maze_pl.estimation.importance_sampling import WEIGHTING
@@ -276,7 +276,7 @@ def test_any_sequence_of_records_is_evaluated(kind: Any, of_random: Any) -> None
 def test_a_clone_has_the_probabilities_of_the_policy_that_recorded_the_acts() -> None:
     policy = some_policy(5)
     acts = read_acts(records(policy, 300), policy.spec)
-    clone = cloned_policy(acts, 0)
+    clone = clone_of(acts, 0).policy
     gap = log_probs(policy, acts, "it") - log_probs(clone, acts, "clone")
     assert abs(gap.mean()) < 0.05
     found = estimate(policy, records(policy, 300), estimators=["weighted_importance_sampling"], gamma=GAMMA)

@@ -59,7 +59,7 @@ def test_values_of_the_critic_follow_the_horizon(search: str, horizon: int, has_
         history: list[int] = []
         total = 0.0
         while len(history) < 2 * N_STEPS:
-            choices = allowed_after(history)
+            choices = allowed_after(history)[::-1]  # the policy's choice first, which counts if several are equal
             best = max(choices, key=lambda choice: worth(core, history, choice, horizon, has_critic))
             history = [*history, best]
             total += core.reward_of(history)

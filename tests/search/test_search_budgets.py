@@ -22,8 +22,6 @@ from maze_pl.modules import PPO
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError, decision
 from maze_pl.search.decision import Decision
-from maze_pl.search.policy_calls import PolicyCalls
-from maze_pl.search.simulation import Simulation
 
 
 class Slow(gymnasium.Env[Any, Any]):
@@ -212,16 +210,6 @@ def test_a_policy_without_a_possible_action_is_named(search: str) -> None:
     message = r"^Impossible gives no action of sub-step 0 a positive probability"
     with pytest.raises(SearchError, match=message):
         rollout(lambda: GymMazeEnv(Short()), Impossible(), search=search, n_envs=1)
-
-
-def test_candidates_are_equally_likely_where_a_mask_allows_nothing() -> None:
-    env: Any = GymMazeEnv(Masked())
-    spec = Spec.of(env, masks={"action": "allowed"})
-    env.reset(seed=0)
-    simulation = Simulation(env, spec)
-    simulation.step({"action": 1})
-    (found,) = PolicyCalls(Plain(), spec, 1.0, 64).candidates([simulation])
-    assert [probability for _, probability in found] == pytest.approx([1 / 3] * 3)
 
 
 class Counted(GymMazeEnv):
