@@ -2,8 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
+
+_SHIFT: Final = -64
+"""Power of 2 by which large numbers are scaled, so that as many as there may be can be added."""
 
 
 def exact_sum(values: Sequence[float]) -> float:
@@ -37,6 +41,8 @@ def exact_mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / n
     except OverflowError:
-        return math.fsum(value / n for value in values)
+        small = [math.ldexp(value, _SHIFT) for value in values]  # their sum is not too large
+        mean = math.fsum(small) / n
+        return math.ldexp(min(max(mean, min(small)), max(small)), -_SHIFT)
     except ValueError:
         return math.nan

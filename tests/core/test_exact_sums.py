@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 
 import pytest
@@ -29,6 +30,8 @@ def test_means_lie_between_the_numbers(values: list[float]) -> None:
     ("values", "total", "mean"),
     [
         ([1e308, 1.5e308], math.inf, 1.25e308),
+        ([sys.float_info.max] * 3, math.inf, sys.float_info.max),
+        ([-sys.float_info.max, -1.7e308], -math.inf, -sys.float_info.max / 2 - 0.85e308),
         ([math.inf, -math.inf, 1.0], math.nan, math.nan),
         ([math.inf, 1.0], math.inf, math.inf),
         ([math.nan, 1.0], math.nan, math.nan),
