@@ -25,7 +25,7 @@ from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpi
 from maze_pl.runs.checkpoint import named_checkpoint
 from maze_pl.runs.intervals import Interval, t_interval
 from maze_pl.runs.loading import load, load_data
-from maze_pl.runs.observation_units import doubts_of_observations
+from maze_pl.runs.observation_units import Recorder, doubts_of_observations, recorder_of
 from maze_pl.runs.reward_wrappers import reward_wrappers_in
 from maze_pl.runs.run_checkpoints import BEST
 from maze_pl.system.progress import bar_options
@@ -109,6 +109,7 @@ def estimate(
         remedy = f"ask for {FITTED_Q} only, or evaluate the agent that samples its actions"
         raise ValueError(f"deterministic actions have no probabilities to weight episodes by: {remedy}")
     policy, spec, data, agent_gamma = _loaded(agent, trust, checkpoint)
+    of_behaviour = _data_of(behaviour, trust)
     gamma = agent_gamma if gamma is None else gamma
     check_fraction(gamma=gamma)
     require_memoryless(policy, _name(agent))
@@ -135,13 +136,13 @@ def estimate(
             if name in estimators:
                 results[name] = _bootstrapped(name, DOUBLY_ROBUST[name], modelled, counts)
     size = effective_sample_size(plain) if is_weighted else math.nan
-    of_behaviour = _data_of(behaviour, trust)
     unit = unit_of_rewards(entries_of(episodes), _wrappers_of_runs(behaviour, of_behaviour, data), trust)
     doubts = [*_warnings(size, acts, log_ratio, gamma if has_model else None), *unit.warnings]
     if is_weighted:
         doubts += _doubts_of_weights(plain, size)
     if acts.has_space_records:
-        doubts += doubts_of_observations(data, of_behaviour, _name(behaviour))
+        of_run = None if of_behaviour is None else Recorder(f"the run {behaviour}", of_behaviour)
+        doubts += doubts_of_observations(data, recorder_of(entries_of(episodes), trust) or of_run)
     returns = plain.returns.tolist()
     interval = t_interval(returns) if len(returns) > 1 else None
     return OffPolicyEvaluation(
@@ -183,7 +184,8 @@ def _loaded(agent: Any, trust: bool, checkpoint: str = BEST) -> tuple[Policy, Sp
 
 def _data_of(behaviour: Any, trust: bool) -> Any:
     """Return the data module of the behaviour if it is a run; None otherwise."""
-    is_run = isinstance(behaviour, str | Path) and Path(behaviour).exists()
+    is_name = isinstance(behaviour, str | Path) and str(behaviour) not in ("clone", "random")
+    is_run = is_name and Path(behaviour).exists()
     return load_data(behaviour, trust=trust) if is_run else None
 
 

@@ -329,6 +329,13 @@ def test_what_cannot_be_evaluated_is_named(of_random: Any, tmp_path: Path) -> No
         estimate(policy, few, "random", gamma=1.5)
 
 
+def test_a_folder_may_be_called_like_a_behaviour(of_random: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("random").mkdir()
+    found = estimate(some_policy(0), of_random[:12], "random", estimators=["per_decision"], gamma=GAMMA)
+    assert found.behaviour == "random"
+
+
 @pytest.mark.slow
 def test_the_command_estimates_a_run(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
