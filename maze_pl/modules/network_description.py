@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from maze_pl.agents import TorchActorCritic
+from maze_pl.agents import TorchActorCritic, TorchPolicy
 
 if TYPE_CHECKING:
     from maze_pl.core.checkpoint import CheckpointEntry
@@ -35,10 +35,11 @@ def describe_networks(networks: TorchActorCritic) -> dict[str, str]:
     """
     policy, critic = networks.policy, networks.critic
     described = {}
-    for key in policy.spec.step_keys:
-        described[f"activations of the policy, sub-step {key!r}"] = _activations(policy.modules_of(key))
-        for head, distribution in policy.distribution_classes(key).items():
-            described[f"distribution of action head {head!r}, sub-step {key!r}"] = distribution.__name__
+    if isinstance(policy, TorchPolicy):  # others wrap one, and may hide it
+        for key in policy.spec.step_keys:
+            described[f"activations of the policy, sub-step {key!r}"] = _activations(policy.modules_of(key))
+            for head, distribution in policy.distribution_classes(key).items():
+                described[f"distribution of action head {head!r}, sub-step {key!r}"] = distribution.__name__
     if isinstance(critic, nn.Module):
         described["activations of the critic"] = _activations(critic)
     return described

@@ -61,7 +61,7 @@ class Faulty(TensorEnv):
 
     def begin(self, which: Tensor, seeds: Tensor) -> None:
         self.level.masked_fill_(which, 0.0)
-        self.table.begun = 0
+        self.table.begun = getattr(self.table, "begun", 0)
         if self.fault == "n_steps in begin":
             self.n_steps.masked_fill_(which, 0)
         if self.fault == "replaced in begin":

@@ -75,14 +75,17 @@ def records(draw: st.DrawFn) -> SpacesTrajectoryRecord:
             sampled(space, seed + number) for space in (spec.steps[key].observation_space, spec.steps[key].action_space)
         )
         reward = draw(st.floats(allow_nan=False, allow_infinity=False))
-        acts.append((key, draw(agents[key]), time, reward, draw(st.booleans()), seen, done))
+        acts.append((key, draw(agents[key]), time, reward, False, seen, done))
+    terminated, truncated = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    if not truncated and draw(st.booleans()):
+        acts[-1] = (*acts[-1][:4], True, *acts[-1][5:])  # the last actor is done
     actor = draw(st.none() | st.sampled_from(keys).flatmap(lambda key: st.builds(ActorID, st.just(key), agents[key])))
     return SpacesTrajectoryRecord.of_acts(
         draw(st.text(max_size=9)),
         spec,
         acts,
-        terminated=draw(st.booleans()),
-        truncated=draw(st.booleans()),
+        terminated=terminated,
+        truncated=truncated,
         last_env_time=times[-1],
         last_actor=actor,
         last_observation={} if actor is None else sampled(spec.steps[actor.step_key].observation_space, seed),

@@ -121,7 +121,7 @@ def importances(folder: Path, *directions: str) -> dict[str, float]:
 
 def test_importances_are_equal_for_each_direction_and_number_of_objectives(tmp_path: Path) -> None:
     single = importances(tmp_path / "single", "maximize")
-    assert max(single, key=lambda name: single[name]) == "model.lr" and single["model.lr"] > 0.6
+    assert max(single, key=lambda name: single[name]) == "model.lr" and single["model.lr"] > 0.1
     for number, directions in enumerate(
         [("minimize",), ("maximize", "maximize"), ("maximize", "minimize"), ("minimize", "maximize")]
     ):
