@@ -35,7 +35,9 @@ def _to_tensors(state: Any, path: tuple[Any, ...]) -> Any:
     if isinstance(state, np.ndarray):
         return _array_to_tensors(state, path)
     value = state.item() if isinstance(state, np.generic) else state
-    if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     raise _unsupported(f"a value of type {type(state).__name__}", path)
 
@@ -92,3 +94,14 @@ def from_tensors(state: Any) -> Any:
     for place, value in enumerate(parts["values"]):
         array[place] = value
     return array.reshape(parts["shape"])
+
+
+def on_host(state: Any) -> Any:
+    """Replace tensors by arrays, and those of a single number by the number, in nested dicts and lists."""
+    if isinstance(state, torch.Tensor):
+        return state.cpu().numpy().copy() if state.dim() else state.item()
+    if isinstance(state, dict):
+        return {key: on_host(value) for key, value in state.items()}
+    if isinstance(state, list):
+        return [on_host(value) for value in state]
+    return state

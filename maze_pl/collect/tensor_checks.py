@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from contextlib import contextmanager
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from maze_pl.envs.arrays.nested_arrays import VALUES, attributes_of, parts_of
 from maze_pl.envs.arrays.nested_numbers import changed_nested_numbers, nested_numbers
 from maze_pl.envs.arrays.unsaved_state import changed_numbers, plain_numbers
 from maze_pl.envs.contract import EnvContractError, describe
-from maze_pl.envs.tensors.tensor_env import TensorEnv
+from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv
+from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper
 from maze_pl.events.topics import StatisticsError
 
 _REMEDY: Final = "change it in place, by copy_"
@@ -42,6 +44,22 @@ class TensorChecks:
         self._n_steps_changes_before = 0  # at the latest check of attributes
         self._numbers = plain_numbers(env)
         self._nested_numbers = nested_numbers(attributes_of(env))
+        self._inner = TensorChecks(env.env, Spec.of(env.env)) if isinstance(env, TensorWrapper) else None
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Check also what is returned inside of wrappers, while the context lasts."""
+        env = self._env
+        if self._inner is None or not isinstance(env, TensorWrapper):
+            yield
+            return
+        inner = env.env
+        env.env = cast(TensorEnv, _Checked(inner, self._inner))
+        try:
+            with self._inner.within():
+                yield
+        finally:
+            env.env = inner
 
     # ----------------------------------------------------------------------------------------- tensors
 
@@ -55,6 +73,8 @@ class TensorChecks:
             EnvContractError: One was replaced, removed, or made later, or one that the constructor
                 made was changed, or a number of Python or NumPy, or `n_steps`.
         """
+        if self._inner is not None:
+            self._inner.check_attributes(n_steps)
         tensors = self._env.tensors()
         for name, tensor in tensors.items():
             if name not in self._tensors:
@@ -100,6 +120,8 @@ class TensorChecks:
         Raises:
             EnvContractError: One was changed or replaced since it was first seen, and is not saved.
         """
+        if self._inner is not None:
+            self._inner.check_helpers()
         found = self._find_in_helpers()
         for name in self._of_helpers.keys() & found.keys():
             tensor, n_changes = found[name]
@@ -154,9 +176,9 @@ class TensorChecks:
             came = f"act of {self._name} changes n_steps, in which its steps are counted already"
             raise EnvContractError(f"{came}: count in another tensor")
         where = f"sub-step {key!r} of {self._name}"
-        if not isinstance(outcome, tuple) or len(outcome) != 2:
+        if not isinstance(outcome, Outcome):
             raise EnvContractError(f"act in {where} returned {describe(outcome)}; expected an Outcome")
-        reward, terminated = outcome
+        reward, terminated = outcome.reward, outcome.terminated
         self._require(reward, f"the reward of {where}", (), torch.float64)
         if terminated is not None:
             self._require(terminated, f"terminated of {where}", (), torch.bool)
@@ -194,6 +216,33 @@ class TensorChecks:
             expected_type = "" if can_convert else f" and type {dtype}"
             expected = f"expected a tensor of shape {shape}{expected_type} on {device}"
             raise EnvContractError(f"{what} is {came}; {expected}, with the environments on its first axis")
+
+
+class _Checked:
+    """An environment whose results are checked before the wrapper around it gets them.
+
+    Args:
+        env: The environment.
+        checks: Its checks.
+    """
+
+    def __init__(self, env: TensorEnv, checks: TensorChecks) -> None:
+        self._env, self._checks = env, checks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def observe_to_act(self, step_key: StepKey) -> Any:
+        """Return the observations, if they are valid."""
+        observation = self._env.observe_to_act(step_key)
+        self._checks.check_observation(step_key, observation)
+        return observation
+
+    def act(self, step_key: StepKey, action: Mapping[str, Tensor]) -> Any:
+        """Return the results of an act, if they are valid."""
+        outcome = self._env.act(step_key, action)
+        self._checks.check_outcome(step_key, outcome)
+        return outcome
 
 
 def _can_convert(came: torch.dtype, dtype: torch.dtype) -> bool:

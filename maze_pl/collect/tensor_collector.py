@@ -24,6 +24,7 @@ from maze_pl.collect.tensor_storage import TensorStorage
 from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
+from maze_pl.envs.tensors.tensor_wrapper import faults_within
 from maze_pl.system.device_graph import DeviceGraph, random_devices, uses_graphs
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -161,7 +162,8 @@ class TensorCollector:
         self._storage.store_last(self.env.observe(self._first_key))
         rollout = self._storage.rollout(starting)
         rollout.n_same_starts = self.vector.n_same_starts
-        record = self._storage.record(self._played, restarted, self.vector.first_env_index, type(self.env).__name__)
+        name, faults = type(self.env.unwrapped).__name__, faults_within(self.env)
+        record = self._storage.record(self._played, restarted, self.vector.first_env_index, name, faults)
         episodes = TensorEpisodes(record, self._statistics)
         rollout.summaries = episodes.fetched() if self._device.type == "cpu" else episodes
         return rollout
@@ -178,7 +180,7 @@ class TensorCollector:
         changed = {**self._running(), "row": self._row}
         changed |= self._storage.flags_out_of_range() | changing_tensors_of(policy)
         before = self._snapshot(changed)
-        with torch.random.fork_rng(random_devices(self._device)):
+        with torch.random.fork_rng(random_devices(self._device)), self._checks.within():
             self._step(policy, self._checks)
         self._checks.check_attributes(n_steps=1)
         self._checks.check_helpers()
@@ -205,7 +207,7 @@ class TensorCollector:
         env, row, storage = self.env, self._row, self._storage
         terminated: Tensor | None = None
         for key in self._spec.step_keys:
-            observation = env.observe(key)
+            observation = env.observe_to_act(key)
             if checks is not None:
                 checks.check_observation(key, observation)
             observation = storage.in_types_of_spaces(key, observation)
@@ -214,12 +216,12 @@ class TensorCollector:
             outcome = env.act(key, self._played(key, action))
             if checks is not None:
                 checks.check_outcome(key, outcome)
-            reward, terminated = outcome
+            reward, terminated, env_reward = outcome
             storage.store_reward(key, row, reward)
             if terminated is not None and key != self._spec.step_keys[-1]:
                 storage.store_early_ends(key, row, terminated)
             storage.store_events(key, row, env.fired.drain())
-            self._reward.add_(reward)
+            self._reward.add_(reward if env_reward is None else env_reward)
         if terminated is None:
             terminated = torch.zeros_like(self._begins)
         if checks is not None:

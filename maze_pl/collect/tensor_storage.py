@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect.event_storage import EventStorage
+from maze_pl.collect.tensor_faults import flags_of_invalid, joined, refuse, taken
 from maze_pl.collect.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -19,6 +20,7 @@ from maze_pl.core.rows import Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.tensors.tensor_env import refuse_early_ends
+from maze_pl.envs.tensors.tensor_wrapper import NARROW_INTEGERS, name_of_observation
 
 _INTEGERS: Final = (torch.int8, torch.int16, torch.int32)
 _DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
@@ -114,8 +116,8 @@ class TensorStorage:
         flags = {}
         for key, segment in self.segments.items():
             for name, tensor in segment.observation.items():
-                if tensor.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
-                    flags[_name_of(key, name)] = self.full((self._shape[1],), False)
+                if tensor.dtype in NARROW_INTEGERS:
+                    flags[name_of_observation(key, name)] = self.full((self._shape[1],), False)
         return flags
 
     # ---------------------------------------------------------------------------------------- writing
@@ -151,7 +153,7 @@ class TensorStorage:
         """Note where types of spaces cannot hold observed integers [N, ...], to refuse them later."""
         for name, rows in self.segments[key].observation.items():
             values = observation[name]
-            flags = self._out_of_range.get(_name_of(key, name))
+            flags = self._out_of_range.get(name_of_observation(key, name))
             if flags is not None and values.dtype != rows.dtype:
                 flags.logical_or_((values.to(rows.dtype) != values).unsqueeze(-1).flatten(1).any(1))
 
@@ -265,6 +267,7 @@ class TensorStorage:
         restarted: bool,
         first_env_index: int,
         env_name: str,
+        faults: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] = ({}, {}),
     ) -> RolloutRecord:
         """Copy what statistics need.
 
@@ -273,11 +276,9 @@ class TensorStorage:
             restarted: See `RolloutRecord`.
             first_env_index: Index of the first environment across all ranks and workers.
             env_name: Name of the environment, for messages.
+            faults: Result of `faults_within`.
         """
         is_invalid: dict[str, Tensor] = {}
-        is_out_of_range = {name: flags.clone() for name, flags in self._out_of_range.items()}
-        for flags in self._out_of_range.values():
-            flags.zero_()
         is_forbidding: dict[str, Tensor] = {}
         actions = {}
         for key, segment in self.segments.items():
@@ -286,19 +287,21 @@ class TensorStorage:
                 is_forbidding[f"mask {name!r} of head {head!r} of sub-step {key!r}"] = flags
             for name, tensor in segment.observation.items():
                 if tensor.is_floating_point():
-                    is_invalid[_name_of(key, name)] = flags_of_invalid(tensor)
+                    is_invalid[name_of_observation(key, name)] = flags_of_invalid(tensor)
                     if key == self._spec.step_keys[0]:
-                        is_invalid[_name_of(key, name)] |= self._flags_of_invalid_finals(name)
+                        is_invalid[name_of_observation(key, name)] |= self._flags_of_invalid_finals(name)
             is_invalid[f"reward of sub-step {key!r}"] = flags_of_invalid(segment.reward)
             actions[key] = self._copies_of_actions(key, play(key, segment.action))
 
         early_ends = {key: ends.any(0) for key, ends in self._early_ends.items()}
+        is_invalid = joined(taken(faults[0]), is_invalid)
+        is_out_of_range = joined(taken(faults[1]), taken(self._out_of_range))
 
         def check() -> None:
-            _refuse(is_invalid, "is NaN or infinite", first_env_index)
+            refuse(is_invalid, "is NaN or infinite", first_env_index)
             fault = "has a value that the type of its space cannot hold; declare a space of a wider type"
-            _refuse(is_out_of_range, fault, first_env_index)
-            _refuse(is_forbidding, "allows no action", first_env_index)
+            refuse(is_out_of_range, fault, first_env_index)
+            refuse(is_forbidding, "allows no action", first_env_index)
             for key, ended in early_ends.items():
                 refuse_early_ends(ended, env_name, key, first_env_index)
 
@@ -360,11 +363,6 @@ def smallest_type(space: spaces.Space[Any]) -> torch.dtype | None:
     return None
 
 
-def _name_of(key: StepKey, name: str) -> str:
-    """Return the name of an observation in messages."""
-    return f"observation {name!r} of sub-step {key!r}"
-
-
 def _store_tree(rows: Mapping[str, Tensor], row: Tensor, values: Mapping[str, Tensor]) -> None:
     """Write named values [N, ...] into a row of tensors [T, N, ...]."""
     for name, tensor in rows.items():
@@ -373,23 +371,3 @@ def _store_tree(rows: Mapping[str, Tensor], row: Tensor, values: Mapping[str, Te
 
 def _store(rows: Tensor, row: Tensor, values: Tensor) -> None:
     rows.index_copy_(0, row, values.to(rows.dtype).unsqueeze(0))
-
-
-def _refuse(flagged: Mapping[str, Tensor], fault: str, first_env_index: int) -> None:
-    """Raise ValueError if there are flags [N] of environments, with the name of the first ones."""
-    for name, flags in flagged.items():
-        envs = flags.nonzero().flatten()
-        if len(envs):
-            raise ValueError(f"the {name} of environment {first_env_index + int(envs[0])} {fault}")
-
-
-def flags_of_invalid(tensor: Tensor) -> Tensor:
-    """Return for each environment whether any of its numbers is NaN or infinite.
-
-    Args:
-        tensor: [T, N, ...], floating point.
-
-    Returns:
-        [N] bool.
-    """
-    return torch.isfinite(tensor).transpose(0, 1).flatten(1).all(1).logical_not()

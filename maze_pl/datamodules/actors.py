@@ -193,6 +193,11 @@ class ActorDataModule(RolloutDataModule):
             rebased[name] = wrappers[name].rebase_shared_state(states[name], statistics)
         return rebased
 
+    @property
+    def _merges_on_device(self) -> bool:
+        """False, as statistics are rebased on what was merged since an actor began."""
+        return False
+
     def _take(self, actor: int) -> Done:
         """Return the next rollout of an actor, waiting for it if necessary."""
         while not self._waiting[actor]:

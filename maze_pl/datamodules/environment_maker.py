@@ -17,6 +17,8 @@ from maze_pl.envs.arrays import ArrayEnv, ArrayVectorEnv
 from maze_pl.envs.arrays.gym_vector_array_env import require_seeds
 from maze_pl.envs.arrays.native_form import make_native_array_env, single_form
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
+from maze_pl.envs.tensor_forms import make_wrapped_tensors
+from maze_pl.envs.tensors import TensorEnv
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
@@ -228,6 +230,11 @@ class EnvironmentMaker:
         """
         env: Any = self._required_env()
         return partial(make_wrapped_arrays, env, [*inner, *self._env_wrappers], self.action_masks)
+
+    def tensor_factory(self) -> Callable[[], TensorEnv | None]:
+        """Return a factory of environments in tensors with their wrappers; see `make_wrapped_tensors`."""
+        env: Any = self._required_env()
+        return partial(make_wrapped_tensors, env, self._env_wrappers, self.action_masks)
 
     def _required_env(self) -> Callable[[], Env]:
         """Return the function that makes the environment.

@@ -6,6 +6,7 @@ from typing import Any
 
 from pytorch_lightning.utilities import rank_zero_info
 
+from maze_pl.collect.state_tensors import on_host
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.system.ranks import gather_objects
@@ -18,13 +19,14 @@ class KeptStatistics:
     before the first fit.
 
     Attributes:
-        states: State of each wrapper, by name; None if they are still to be estimated.
         may_differ: Whether the wrappers may differ from those of the run that statistics were taken over from.
         are_of_checkpoint: Whether a checkpoint of this run was loaded.
     """
 
     def __init__(self) -> None:
-        self.states: dict[str, Any] | None = None
+        self._states: dict[str, Any] | None = None
+        self._on_device: dict[str, Any] | None = None  # the latest ones, if they were gathered on a device
+        self._wrappers: Mapping[str, type[Wrapper]] = {}
         self.may_differ = False
         self.are_of_checkpoint = False
         self._are_complete = False  # whether `states` cover all wrappers
@@ -67,6 +69,27 @@ class KeptStatistics:
     # -------------------------------------------------------------------------------------------------- values
 
     @property
+    def states(self) -> dict[str, Any] | None:
+        """State of each wrapper, by name; None if they are still to be estimated.
+
+        Raises:
+            ValueError: Statistics that were gathered on a device are not finite.
+        """
+        if self._states is None and self._on_device is not None:
+            host = on_host(self._on_device)
+            self._states = {name: self._wrappers[name].merge_shared_states([state]) for name, state in host.items()}
+        return self._states
+
+    @states.setter
+    def states(self, states: dict[str, Any] | None) -> None:
+        self._states, self._on_device = states, None
+
+    @property
+    def gathered_states(self) -> dict[str, Any] | None:
+        """The states as they were gathered, on a device or here; None until all wrappers have one."""
+        return self._on_device if self._are_complete and self._on_device is not None else self.complete_states
+
+    @property
     def complete_states(self) -> dict[str, Any] | None:
         """State of each wrapper, by name; None until all wrappers have one."""
         return self.states if self._are_complete else None
@@ -106,11 +129,21 @@ class KeptStatistics:
             merged[name] = wrappers[name].merge_shared_states([part[name] for part in parts])
         self.states = merged
 
+    def keep_on_device(self, states: dict[str, Any], wrappers: Mapping[str, type[Wrapper]]) -> None:
+        """Replace the statistics by merged ones that lie on a device; they are fetched when they are read.
+
+        Args:
+            states: State of each wrapper, by name, with tensors.
+            wrappers: Classes of the wrappers, by name.
+        """
+        self._states, self._on_device, self._wrappers = None, states, wrappers
+
     # ----------------------------------------------------------------------------------------------- processes
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and processes, in which there is no module of the last fit."""
-        return {**self.__dict__, "_module": self._module and _no_module}
+        fetched = {"_states": self.states, "_on_device": None}
+        return {**self.__dict__, **fetched, "_module": self._module and _no_module}
 
 
 def _no_module() -> None:

@@ -24,10 +24,6 @@ from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
-from maze_pl.envs.arrays.action_masks_array_wrapper import ActionMasksArrayWrapper
-from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
-from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
-from maze_pl.envs.tensors import TensorEnv
 from maze_pl.events.event_log_ends import EVENT_LOG_ENDS
 from maze_pl.system.ranks import gather_objects
 
@@ -185,7 +181,12 @@ class RolloutDataModule(EnvironmentDataModule):
         Raises:
             ValueError: An option has no meaning for environments in tensors.
         """
-        env = self._tensor_env() if self._environments.description.is_array else None
+        make_env = self._environments.tensor_factory()
+        try:
+            env = make_env() if self._environments.description.is_array else None
+        except ValueError as error:
+            rank_zero_info(f"the environments are stepped on the host, not in tensors of the device: {error}")
+            return None
         if env is None:
             return None
         env.close()
@@ -194,18 +195,24 @@ class RolloutDataModule(EnvironmentDataModule):
         policy = self._policy()
         reason = self._why_on_host(policy)
         if reason is not None:
-            rank_zero_info(f"{type(env).__name__} is stepped on the host: {reason}")
+            rank_zero_info(f"{type(env.unwrapped).__name__} is stepped on the host: {reason}")
             return None
+        merges = self._merges_on_device
 
         def make(n_envs: int, *, seed: int, n_same_starts: int, first_env_index: int) -> Callable[[], TensorVector]:
             def make_vector() -> TensorVector:
-                own = self._tensor_env()
+                own = make_env()
                 assert own is not None
-                return TensorVector(own, n_envs, self.spec, policy.device, seed, first_env_index, n_same_starts)
+                return TensorVector(own, n_envs, self.spec, policy.device, seed, first_env_index, n_same_starts, merges)
 
             return make_vector
 
         return make
+
+    @property
+    def _merges_on_device(self) -> bool:
+        """True if environments on a device may merge the statistics of wrappers there: all are in one shard."""
+        return self.n_shards == 1 and self._world_size == 1
 
     def _why_on_host(self, policy: Any) -> str | None:
         """Return why environments in tensors are stepped on the host; None if they need not be."""
@@ -218,23 +225,6 @@ class RolloutDataModule(EnvironmentDataModule):
         if not all(can_be_written(step) for step in self.spec.steps.values()):
             return "torch cannot write their numbers of type uint16, uint32 or uint64 by index"
         return None
-
-    def _tensor_env(self) -> TensorEnv | None:
-        """Make the environment if it lies in tensors, and no wrapper but a time limit changes what it does."""
-        wrapped = self._environments.array_factory()()
-        env = wrapped
-        limits = []
-        while type(env) in (TimeLimitArrayWrapper, ActionMasksArrayWrapper):  # a subclass may do more
-            assert isinstance(env, ArrayWrapper)
-            if isinstance(env, TimeLimitArrayWrapper):
-                limits.append(env.max_episode_steps)
-            env = env.env
-        if not isinstance(env, TensorEnv):
-            wrapped.close()
-            return None
-        if limits:
-            env.max_episode_steps = min([*limits, *filter(None, [env.max_episode_steps])])
-        return env
 
     @property
     def _shards(self) -> list[range]:
@@ -254,7 +244,7 @@ class RolloutDataModule(EnvironmentDataModule):
     def _prepared(self) -> tuple[dict[str, Any], Any]:
         """Return the wrapper statistics, and the policy if the players need it, before a rollout."""
         self._refuse_foreign_checkpoint()
-        wrapper_statistics = self.wrapper_statistics()
+        wrapper_statistics = self._statistics.gathered_states or self.wrapper_statistics()
         given = self._engage(self._policy())
         restored = self._restored
         self._restored = None
@@ -266,9 +256,12 @@ class RolloutDataModule(EnvironmentDataModule):
     def _joined(self, parts: list[Any], began: float) -> Rollout:
         """Concatenate what players have collected, and merge the statistics of their wrappers."""
         rollout = Rollout.concatenated([part for part, _ in parts])
-        if self._statistics.states:  # merge the statistics of all environments on all ranks
-            of_ranks = gather_objects([state for _, states in parts for state in states])
-            self._statistics.merge(itertools.chain.from_iterable(of_ranks), self._environments.description.wrappers)
+        states = [state for _, states in parts for state in states]
+        wrappers = self._environments.description.wrappers
+        if states and self._is_on_device and self._merges_on_device:
+            self._statistics.keep_on_device(states[0], wrappers)
+        elif states:  # merge the statistics of all environments on all ranks
+            self._statistics.merge(itertools.chain.from_iterable(gather_objects(states)), wrappers)
         rollout.seconds = time.perf_counter() - began
         return rollout
 

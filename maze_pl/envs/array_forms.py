@@ -36,23 +36,23 @@ def make_wrapped_arrays(
     stack = list(wrapper_stack(episode).items())[1:]  # statistics, outermost, are those of `ArrayVectorEnv`
     built = env()
     for name, wrapper in reversed(stack):
-        inside, built = built, _form_of(wrapper, built)
+        inside, built = built, form_of(wrapper, built)
         if isinstance(built, ArrayWrapper) and built is not inside:
             built.statistics_name = name
     episode.close()
     return built
 
 
-def _form_of(wrapper: Wrapper, env: ArrayEnv) -> ArrayEnv:
-    """Return the array form of a wrapper around an array environment."""
+def form_of(wrapper: Wrapper, env: ArrayEnv) -> ArrayEnv:
+    """Return the array form of a wrapper around an array environment.
+
+    Raises:
+        ValueError: There is none.
+        TypeError: It is not an array environment.
+    """
     kind = type(wrapper)
-    definer = definer_of(kind, "array_form")
-    later = [] if definer is Wrapper else kind.__mro__[: kind.__mro__.index(definer)]
-    for derived in later:
-        changed = [name for name, value in vars(derived).items() if _is_behaviour(name, value)]
-        if changed:
-            fault = f"{derived.__name__} changes {changed} of {definer.__name__}, whose array form does not know of it"
-            raise ValueError(f"the environment is an array environment, and {fault}; {_REMEDY}")
+    if reason := outdated_form(kind, "array_form"):
+        raise ValueError(f"the environment is an array environment, and {reason}; {_REMEDY}")
     try:
         form: Any = wrapper.array_form(env)
     except TypeError as error:
@@ -63,7 +63,24 @@ def _form_of(wrapper: Wrapper, env: ArrayEnv) -> ArrayEnv:
     raise TypeError(f"array_form of {kind.__name__} returned {describe(form)}; {remedy}")
 
 
+def outdated_form(kind: type[Wrapper], method: str) -> str:
+    """Return why a form of wrappers of a class is not theirs: a derived class behaves differently; empty if it is.
+
+    Args:
+        kind: The class.
+        method: Name of the method that makes the form.
+    """
+    definer = definer_of(kind, method)
+    later = [] if definer is Wrapper else kind.__mro__[: kind.__mro__.index(definer)]
+    for derived in later:
+        changed = [name for name, value in vars(derived).items() if _is_behaviour(name, value)]
+        if changed:
+            form = method.replace("_", " ")
+            return f"{derived.__name__} changes {changed} of {definer.__name__}, whose {form} does not know of it"
+    return ""
+
+
 def _is_behaviour(name: str, value: Any) -> bool:
-    """True for methods and properties of a class, except its constructor and other special methods."""
-    is_special = name.startswith("__")
+    """True for methods and properties of a class, except special methods, its constructor and those that make forms."""
+    is_special = name.startswith("__") or name in ("array_form", "tensor_form")
     return not is_special and (callable(value) or isinstance(value, property | classmethod | staticmethod))

@@ -39,6 +39,7 @@ from maze_pl.envs.wrapper_classes import (
 
 if TYPE_CHECKING:
     from maze_pl.envs.arrays.array_env import ArrayEnv
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 Options = ParamSpec("Options")
 Wrapped = TypeVar("Wrapped")
@@ -107,12 +108,7 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
 
     @classmethod
     def wrap(cls: Callable[Options, Wrapped], *args: Options.args, **kwargs: Options.kwargs) -> Wrapped:
-        """Wrap an environment.
-
-        Args:
-            args: The environment, as for the wrapper's constructor.
-            kwargs: Further arguments of the wrapper's constructor.
-        """
+        """Wrap an environment; the arguments are those of the constructor."""
         return cls(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -276,6 +272,10 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
             TypeError: There is none, as by default.
         """
         raise TypeError(f"{type(self).__name__} changes single episodes and has no array form")
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return this wrapper's form around one in tensors; see `array_form`. Without it, the host steps them."""
+        raise TypeError(f"{type(self).__name__} has no tensor form")
 
 
 forward_attributes(Wrapper)

@@ -21,15 +21,17 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs.cutting_2d import MixedPeriodicDemand, UniformDemand
 from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensorEnvironment
 from maze_pl.envs.tensors import TensorEnv
+from maze_pl.envs.tensors.tensor_wrapper import faults_within
 from maze_pl.modules import PPO
 from tests.devices import NoHostReads
-from tests.envs.tensors.tensor_envs import ENVS
+from tests.envs.tensors.tensor_envs import ENVS, WRAPPED
 
 META = torch.device("meta")
 N_ENVS, N_STEPS = 6, 4
 cutting = partial(StructuredCutting2DTensorEnvironment, 8, (4, 3), max_episode_steps=12)
 MAKERS: dict[str, Callable[[], TensorEnv]] = {
     **ENVS,
+    **WRAPPED,
     "mixed demand": partial(cutting, MixedPeriodicDemand(3, 12, True)),
     "uniform demand": partial(cutting, UniformDemand((2, 2))),
 }
@@ -46,7 +48,8 @@ def collector_of(make: Callable[[], TensorEnv]) -> tuple[TensorCollector, Any]:
     """A collector on a device without data, whose random numbers are those of the global generator."""
     spec = Spec.of(make())
     generator: Any = None
-    collector = TensorCollector(TensorVector(make(), N_ENVS, spec, META, seed=3), N_STEPS, generator, records=False)
+    vector = TensorVector(make(), N_ENVS, spec, META, seed=3, merges=True)
+    collector = TensorCollector(vector, N_STEPS, generator, records=False)
     collector.start()
     return collector, policy_on_meta(spec)
 
@@ -60,7 +63,8 @@ def collect(collector: TensorCollector, policy: Any) -> Rollout:
         collector._step(policy)
     storage.store_last(collector.env.observe(collector._first_key))
     rollout = storage.rollout(collector._starting)
-    record = storage.record(collector._played, False, 0, "env")
+    record = storage.record(collector._played, False, 0, "env", faults_within(collector.env))
+    collector.vector.load_shared_states(collector.vector.shared_states()[0])
     rollout.summaries = TensorEpisodes(record, collector._statistics)
     return rollout
 

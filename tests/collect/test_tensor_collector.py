@@ -43,10 +43,11 @@ from maze_pl.perception import (
 from maze_pl.system.device_graph import N_WARM_UPS
 from tests import equality
 from tests.collect.late_episodes import LateEpisodes
-from tests.envs.tensors.tensor_envs import ENVS
+from tests.envs.tensors.tensor_envs import ENVS, WRAPPED
 
 N_ENVS, N_STEPS = 6, 25
 CPU = torch.device("cpu")
+MAKERS = {**ENVS, **WRAPPED}
 
 
 class Counter(TensorEnv):
@@ -98,7 +99,7 @@ def collector_of(
     spec = Spec.of(make())
     torch.manual_seed(0)
     module = PPO(spec=spec)
-    vector = TensorVector(make(), n_envs, spec, CPU, seed=3, first_env_index=10)
+    vector = TensorVector(make(), n_envs, spec, CPU, seed=3, first_env_index=10, merges=True)
     return TensorCollector(vector, n_steps, torch.Generator().manual_seed(1), records), module
 
 
@@ -177,11 +178,12 @@ def test_actions_are_stored_as_sampled_and_played_within_their_bounds() -> None:
     assert torch.equal(rollout.rows.reward, sampled.clamp(-0.5, 0.5))
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_recorded_step_gives_the_same_rollouts(name: str) -> None:
-    (plain, module), (recorded, _) = collector_of(ENVS[name]), collector_of(ENVS[name], records=True)
+    (plain, module), (recorded, _) = collector_of(MAKERS[name]), collector_of(MAKERS[name], records=True)
     for _ in range(3):
         assert_equal(plain.collect(module.policy).clone(), recorded.collect(module.policy).clone())
+        equality.assert_equal(plain.vector.shared_states(), recorded.vector.shared_states())
 
 
 class WarmedUp:
@@ -255,13 +257,14 @@ def test_a_step_is_recorded_again_for_another_policy() -> None:
     assert collector.collect(other.policy).segments[0].action["action"].min() == 1
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_loaded_state_continues_exactly(name: str) -> None:
-    collector, module = collector_of(ENVS[name])
+    collector, module = collector_of(MAKERS[name])
     collector.collect(module.policy)
+    collector.vector.shared_states()
     state = collector.state_dict()
     expected = collector.collect(module.policy).clone()
-    other, _ = collector_of(ENVS[name])
+    other, _ = collector_of(MAKERS[name])
     assert other.load_state_dict(state) == []
     assert_equal(other.collect(module.policy), expected)
 

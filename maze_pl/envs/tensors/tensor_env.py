@@ -29,10 +29,17 @@ class Outcome(NamedTuple):
         terminated: [N] bool, whether the simulation ended the episode; None if it did in no
             environment. Only the last act of an environment step may end episodes; flags of another
             one are refused.
+        env_reward: [N] reward as the environment gave it, for statistics; None if no wrapper changed it.
     """
 
     reward: Tensor
     terminated: Tensor | None = None
+    env_reward: Tensor | None = None
+
+    def with_reward(self, reward: Tensor) -> Outcome:
+        """Return the outcome with a changed reward [N]."""
+        env_reward = self.reward if self.env_reward is None else self.env_reward
+        return self._replace(reward=reward, env_reward=env_reward)
 
 
 class TensorEnv(ArrayEnv):
@@ -80,6 +87,14 @@ class TensorEnv(ArrayEnv):
         self.device = torch.device("cpu")
         self.fired = ArrayEvents()
 
+    def limit_steps(self, max_episode_steps: int) -> None:
+        """Lower the time limit, if it is higher; call it before `allocate`.
+
+        Args:
+            max_episode_steps: Environment steps after which an episode is truncated.
+        """
+        self.max_episode_steps = min(max_episode_steps, self.max_episode_steps or max_episode_steps)
+
     # --------------------------------------------------------------------------------- to implement
 
     @abstractmethod
@@ -116,6 +131,14 @@ class TensorEnv(ArrayEnv):
             step_key: The sub-step.
             action: Head -> [N, ...]; bounded actions lie within their bounds.
         """
+
+    def observe_to_act(self, step_key: StepKey) -> Tensors:
+        """Return the observations by which the next act is chosen; called once for each act.
+
+        Args:
+            step_key: The sub-step.
+        """
+        return self.observe(step_key)
 
     def kpi_tensors(self) -> Tensors:
         """Return the KPIs of the running episodes as if they ended now, name -> [N]; none by default."""
@@ -245,19 +268,24 @@ class TensorEnv(ArrayEnv):
 
         The names of the latter have dots, such as `levels.0` for the first entry of a list `levels`.
         """
-        return dict(_named_tensors(attributes_of(self), ""))
+        return dict(named_tensors(attributes_of(self)))
 
 
-def _named_tensors(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among some values and in their lists, tuples and dicts, with their names."""
+def named_tensors(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors among some values and in their lists, tuples and dicts, with their names.
+
+    Args:
+        values: Values by name, index or key.
+        prefix: Beginning of the names.
+    """
     for key, value in values.items():
         name = f"{prefix}{key}"
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, dict):
-            yield from _named_tensors(value, f"{name}.")
+            yield from named_tensors(value, f"{name}.")
         elif isinstance(value, list | tuple):
-            yield from _named_tensors(dict(enumerate(value)), f"{name}.")
+            yield from named_tensors(dict(enumerate(value)), f"{name}.")
 
 
 def _is_moved(given: AnyArray, current: Tensor) -> bool:

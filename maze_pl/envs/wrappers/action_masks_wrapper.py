@@ -1,7 +1,9 @@
 """Declaration of action masks that an environment does not declare itself."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import fitting_masks
@@ -10,6 +12,9 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrapper_classes import passed_on, require_spaces_by_step_key
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 
 class ActionMasksWrapper(Wrapper):
@@ -52,6 +57,10 @@ class ActionMasksWrapper(Wrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return ActionMasksArrayWrapper(env, self._action_masks)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the environment: masks are declared by the spaces of the policy."""
+        return env
 
 
 def require_used(env: Any, action_masks: Mapping[str, str]) -> None:

@@ -27,6 +27,7 @@ from maze_pl.system.atomic_files import output_folder, write_file
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 DEFAULT_STRATEGY: Final = "maze_pl.envs.wrappers.MeanZeroStdOneObservationNormalizationStrategy"
 MANUAL_ENTRIES: Final = ("strategy", "strategy_config", "statistics")
@@ -257,6 +258,12 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return ObservationNormalizationArrayWrapper(env, self)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.observation_normalization_tensor_wrapper import ObservationNormalizationTensorWrapper
+
+        return ObservationNormalizationTensorWrapper(env, self)
 
 
 def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:

@@ -1,8 +1,10 @@
 """Stacks of the observations of several steps."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -11,6 +13,9 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.observation_stack_array_wrapper import ObservationStackArrayWrapper
 from maze_pl.envs.structured_env import Array, Dicts, Observation, ResetResult, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 History = dict[str, Array]
 """Name of each stack -> [stack_steps, ...] the latest observations, the newest last."""
@@ -151,3 +156,9 @@ class ObservationStackWrapper(ObservationWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return ObservationStackArrayWrapper(env, self)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.observation_stack_tensor_wrapper import ObservationStackTensorWrapper
+
+        return ObservationStackTensorWrapper(env, self)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.return_normalization_array_wrapper import ReturnNormalizationArrayWrapper
 from maze_pl.envs.structured_env import Action, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 
 class Moments(NamedTuple):
@@ -162,3 +165,9 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return ReturnNormalizationArrayWrapper(env, self.gamma, self.epsilon)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.return_normalization_tensor_wrapper import ReturnNormalizationTensorWrapper
+
+        return ReturnNormalizationTensorWrapper(env, self.gamma, self.epsilon)

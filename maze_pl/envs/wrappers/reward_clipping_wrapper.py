@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.reward_clipping_array_wrapper import RewardClippingArrayWrapper
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 
 class RewardClippingWrapper(RewardWrapper):
@@ -37,3 +42,9 @@ class RewardClippingWrapper(RewardWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return RewardClippingArrayWrapper(env, self.min_val, self.max_val)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.reward_clipping_tensor_wrapper import RewardClippingTensorWrapper
+
+        return RewardClippingTensorWrapper(env, self.min_val, self.max_val)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.reward_scaling_array_wrapper import RewardScalingArrayWrapper
 from maze_pl.envs.structured_env import StructuredEnv
 from maze_pl.envs.wrapper import RewardWrapper
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 
 class RewardScalingWrapper(RewardWrapper):
@@ -41,3 +45,9 @@ class RewardScalingWrapper(RewardWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return RewardScalingArrayWrapper(env, self.scale)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.reward_scaling_tensor_wrapper import RewardScalingTensorWrapper
+
+        return RewardScalingTensorWrapper(env, self.scale)

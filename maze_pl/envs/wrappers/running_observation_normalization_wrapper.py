@@ -22,6 +22,7 @@ from maze_pl.envs.wrappers.observation_normalization_wrapper import (
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 
 class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
@@ -194,6 +195,14 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return RunningObservationNormalizationArrayWrapper(env, self)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.running_observation_normalization_tensor_wrapper import (
+            RunningObservationNormalizationTensorWrapper,
+        )
+
+        return RunningObservationNormalizationTensorWrapper(env, self)
 
 
 def _unsuitable(spaces_dict: Mapping[StepKey, spaces.Dict]) -> Iterator[str]:

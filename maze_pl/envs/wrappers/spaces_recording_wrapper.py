@@ -22,7 +22,7 @@ from maze_pl.envs.structured_env import (
 )
 from maze_pl.envs.trajectory_writer import TrajectoryWriter
 from maze_pl.envs.wrappers.recording_wrapper import RecordingWrapper
-from maze_pl.records.record_files import Act, SpacesTrajectoryRecord, as_stored
+from maze_pl.records.record_files import Act, SpacesTrajectoryRecord
 
 _ENV_TIME: Final = 2  # places in an `Act`
 _REWARD: Final = 3
@@ -151,8 +151,6 @@ class SpacesRecordingWrapper(RecordingWrapper):
         if not acts or not self._is_wanted:
             return
         actor = None if terminated else ActorID(*self._actor)
-        known = self._described.steps[actor.step_key].observation_space.spaces if actor else {}
-        last = {name: as_stored(self._observation[name], space, repr(name)) for name, space in known.items()}
         attributed = np.array(rewards + [np.nan] * (len(acts) - len(rewards))) if rewards else None
         record = SpacesTrajectoryRecord.of_acts(
             self.env.get_episode_id(),
@@ -162,7 +160,7 @@ class SpacesRecordingWrapper(RecordingWrapper):
             truncated=truncated,
             last_env_time=self._env_time,
             last_actor=actor,
-            last_observation=last,
+            last_observation=self._observation if actor else {},
             actor_reward=attributed,
             is_from_environment=True,
         )

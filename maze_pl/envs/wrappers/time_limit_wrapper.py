@@ -1,9 +1,16 @@
 """Truncation of episodes after a number of environment steps."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
 from maze_pl.envs.structured_env import Action, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrapper import Wrapper
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 
 class TimeLimitWrapper(Wrapper):
@@ -47,3 +54,8 @@ class TimeLimitWrapper(Wrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return TimeLimitArrayWrapper(env, self.max_episode_steps)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the environment, with this limit if it has a higher one."""
+        env.limit_steps(self.max_episode_steps)
+        return env

@@ -199,7 +199,7 @@ def test_several_agents_are_refused(n_agents: int) -> None:
 def test_an_end_before_the_last_sub_step_is_refused() -> None:
     class Early(StructuredCutting2DTensorEnvironment):
         def act(self, step_key: Any, action: Any) -> Outcome:
-            reward, _ = super().act(step_key, action)
+            reward = super().act(step_key, action).reward
             return Outcome(reward, torch.tensor([True, False, True]))
 
     env = Early(8, (4, 3), DEMAND)
