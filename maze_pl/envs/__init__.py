@@ -34,6 +34,7 @@ from .rendering import IntRangeArg as IntRangeArg, OptionsArrayArg as OptionsArr
 from .rendering import Renderer as Renderer
 from .rendering import draw_event_statistics as draw_event_statistics, save_gif as save_gif
 from .gif_files import GifFiles as GifFiles
+from .tensor_forms import make_wrapped_tensors as make_wrapped_tensors
 from .trajectory_files import TrajectoryFiles as TrajectoryFiles
 from .trajectory_record import StateRecord as StateRecord
 from .trajectory_record import StateTrajectoryRecord as StateTrajectoryRecord

@@ -5,4 +5,6 @@ NumPy, and environments whose episodes are at different sub-steps, belong in `ar
 """
 
 from .cartpole_tensor_env import CartPoleTensorEnv as CartPoleTensorEnv
+from .reward_tensor_wrapper import RewardTensorWrapper as RewardTensorWrapper
 from .tensor_env import Outcome as Outcome, TensorEnv as TensorEnv
+from .tensor_wrapper import TensorWrapper as TensorWrapper
