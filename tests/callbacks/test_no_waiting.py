@@ -25,6 +25,13 @@ ENVS = {
         *("--data.env.static_demand", "[[1,2],[2,2],[1,1]]", "--data.env.max_episode_steps", "6"),
     ],
 }
+ENVS["normalised"] = [
+    *ENVS["flat"],
+    *("--data.wrappers+", "maze_pl.envs.wrappers.RunningObservationNormalizationWrapper"),
+    *("--data.wrappers+", "maze_pl.envs.wrappers.ObservationStackWrapper"),
+    *("--data.wrappers.stack_config", '[{"observation": "observation", "stack_steps": 2}]'),
+    *("--data.wrappers+", "maze_pl.envs.wrappers.ReturnNormalizationRewardWrapper"),
+]
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 
 
@@ -48,8 +55,13 @@ def learns_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("flat", "PPO"), ("structured", "PPO"), ("flat", "tests.callbacks.no_waiting.LoggingPPO")],
-    ids=["flat", "structured", "logging"],
+    [
+        ("flat", "PPO"),
+        ("structured", "PPO"),
+        ("flat", "tests.callbacks.no_waiting.LoggingPPO"),
+        ("normalised", "PPO"),
+    ],
+    ids=["flat", "structured", "logging", "normalised"],
 )
 def test_the_callbacks_of_a_run_read_nothing_between_rollouts(
     name: str, model: str, device: str, observed: type[NoWaiting], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
