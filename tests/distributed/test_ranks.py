@@ -15,7 +15,10 @@ from tests.exact.comparison import differences
 
 WORKER = str(Path(__file__).with_name("worker.py"))
 EVALUATIONS = ("one_episode", "three_episodes")
-TRAININGS = ("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo", "arrays", "resumed_arrays", "tensors")
+TRAININGS = (
+    *("fit", "validate_and_fit", "divergence", "sides_a2c", "sides_ppo"),
+    *("arrays", "resumed_arrays", "tensors", "wrapped_tensors", "resumed_wrapped_tensors"),
+)
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.slow
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the reports of all cases on two ranks, which finish or fail the tests by a time limit."""
     folder = tmp_path_factory.mktemp("two")
-    run(torchrun(WORKER, *EVALUATIONS, *TRAININGS, n_ranks=2), folders=[folder], timeout=100)
+    run(torchrun(WORKER, *EVALUATIONS, *TRAININGS, n_ranks=2), folders=[folder], timeout=150)
     return folder
 
 
@@ -86,8 +89,9 @@ def test_a_kl_stop_ends_the_update_of_all_ranks_after_the_same_pass(two_ranks: P
         assert report["env_steps"] == 2 * 3 * 2 * 2 * 20
 
 
-def test_arrays_on_two_ranks_resume_exactly(two_ranks: Path) -> None:
-    for whole, resumed in zip(reports(two_ranks / "arrays"), reports(two_ranks / "resumed_arrays"), strict=True):
+@pytest.mark.parametrize("case", ["arrays", "wrapped_tensors"])
+def test_arrays_on_two_ranks_resume_exactly(two_ranks: Path, case: str) -> None:
+    for whole, resumed in zip(reports(two_ranks / case), reports(two_ranks / f"resumed_{case}"), strict=True):
         assert resumed["seen"] == whole["seen"][3:]
         for name in ("state_dict", "optimizer", "statistics", "env_steps", "global_step"):
             found = differences(whole[name], resumed[name])

@@ -30,7 +30,7 @@ from maze_pl.perception import (
 )
 from tests.distributed import sides
 from tests.distributed.rank_report import RankReport
-from tests.envs.tensors.tensor_envs import ENVS
+from tests.envs.tensors.tensor_envs import ENVS, WRAPPERS
 
 N_RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -108,11 +108,11 @@ def one_side_each(case: str, algorithm: type[A2C] | type[PPO], **options: Any) -
     trainer(case).fit(make(algorithm, data, **options), data)
 
 
-def in_arrays(case: str, env: Callable[[], Any], resumed_after: int = 0, **options: Any) -> None:
+def in_arrays(case: str, env: Callable[[], Any], wrappers: Any = None, resumed_after: int = 0, **options: Any) -> None:
     """PPO in environments that are stepped together on each rank, perhaps in two runs."""
 
     def fit(max_epochs: int, checkpoint: Path | None) -> pl.Trainer:
-        data = RolloutDataModule(env, n_envs=4, n_rollout_steps=20, epoch_length=3, evaluators={}, seed=5)
+        data = RolloutDataModule(env, wrappers, n_envs=4, n_rollout_steps=20, epoch_length=3, evaluators={}, seed=5)
         module = make(PPO, data, batch_size=20, n_optimization_epochs=2, **options)
         runner = trainer(case, max_epochs)
         runner.fit(module, data, ckpt_path=checkpoint, weights_only=True if checkpoint else None)
@@ -129,6 +129,8 @@ CASES: dict[str, Callable[[str], None]] = {
     "arrays": partial(in_arrays, env=CartPoleArrayEnv),
     "resumed_arrays": partial(in_arrays, env=CartPoleArrayEnv, resumed_after=1),
     "tensors": partial(in_arrays, env=ENVS["structured"], critic=StepStateCriticComposer([value_net] * 2)),
+    "wrapped_tensors": partial(in_arrays, env=ENVS["flat"], wrappers=WRAPPERS["all"][1]),
+    "resumed_wrapped_tensors": partial(in_arrays, env=ENVS["flat"], wrappers=WRAPPERS["all"][1], resumed_after=1),
     "one_episode": partial(evaluate, n_episodes=1),
     "three_episodes": partial(evaluate, n_episodes=3),
     "divergence": stop_by_divergence,
