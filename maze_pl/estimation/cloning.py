@@ -3,9 +3,11 @@
 import copy
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.core.policy import evaluation_mode
@@ -19,6 +21,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     TemplateModelComposer,
 )
+from maze_pl.system.progress import bar_options
 
 _HELD_OUT = 0.1
 """Share of the episodes that decide when to stop."""
@@ -44,7 +47,7 @@ class Clone:
     held_out_log_prob: float
 
 
-def clone_of(acts: RecordedActs, seed: int) -> Clone:
+def clone_of(acts: RecordedActs, seed: int, progress: bool = False) -> Clone:
     """Learn the probabilities of the recorded acts.
 
     Networks that fit the spaces (`AutomaticModelComposer`), one for each agent of a sub-step,
@@ -58,6 +61,7 @@ def clone_of(acts: RecordedActs, seed: int) -> Clone:
     Args:
         acts: The recorded acts.
         seed: Determines weights, held-out episodes and batches.
+        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: There are fewer than two episodes, so that none can be held out.
@@ -73,6 +77,29 @@ def clone_of(acts: RecordedActs, seed: int) -> Clone:
     is_held_out[generator.permutation(acts.n_episodes)[:n_held_out]] = True
     of_act = is_held_out[acts.episode]
     training, held_out = np.flatnonzero(~of_act), np.flatnonzero(of_act)
+    with tqdm(leave=False, unit=" epochs", **bar_options("cloning", progress)) as bar:
+        best = _train(policy, acts, training, held_out, generator, bar)
+    return Clone(policy.eval(), best)
+
+
+def _train(
+    policy: TorchPolicy,
+    acts: RecordedActs,
+    training: Array,
+    held_out: Array,
+    generator: np.random.Generator,
+    bar: Any,
+) -> float:
+    """Train networks, and return the best mean log-probability of held-out acts, of which they keep the weights.
+
+    Args:
+        policy: The networks.
+        acts: All acts.
+        training: Indices of the acts to learn.
+        held_out: Indices of the acts that decide when to stop.
+        generator: Source of the order of the acts.
+        bar: Shows the number of epochs.
+    """
     optimizer = torch.optim.Adam(policy.parameters(), lr=_LR)
     best = -np.inf
     best_state = copy.deepcopy(policy.state_dict())
@@ -94,10 +121,12 @@ def clone_of(acts: RecordedActs, seed: int) -> Clone:
             n_worse = 0
         else:
             n_worse += 1
+        bar.set_postfix_str(f"log-probability of held-out acts {best:.3f}", refresh=False)
+        bar.update()
         if n_worse == patience:
             break
     policy.load_state_dict(best_state)
-    return Clone(policy.eval(), best)
+    return best
 
 
 def _networks(spec: Spec) -> TorchPolicy:

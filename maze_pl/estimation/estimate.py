@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.policy import Policy
@@ -15,17 +16,17 @@ from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.datasets.episode_loader import entries_of
 from maze_pl.estimation.cloning import clone_of
+from maze_pl.estimation.doubts import doubts_of_estimates, doubts_of_records, doubts_of_weights
 from maze_pl.estimation.fitted_q import FittedQ, FittedQOptions
 from maze_pl.estimation.importance_sampling import DOUBLY_ROBUST, WEIGHTING, Estimator, effective_sample_size
 from maze_pl.estimation.probabilities import log_probs, require_memoryless
 from maze_pl.estimation.recorded_acts import RecordedActs, read_acts
-from maze_pl.estimation.results import FEW_EPISODES, OffPolicyEstimate, OffPolicyEvaluation
+from maze_pl.estimation.results import OffPolicyEstimate, OffPolicyEvaluation
 from maze_pl.estimation.reward_units import AGENT, unit_of_rewards
 from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpisodes
 from maze_pl.runs.checkpoint import named_checkpoint
 from maze_pl.runs.intervals import Interval, t_interval
 from maze_pl.runs.loading import load, load_data
-from maze_pl.runs.observation_units import Recorder, doubts_of_observations, recorder_of
 from maze_pl.runs.reward_wrappers import reward_wrappers_in
 from maze_pl.runs.run_checkpoints import BEST
 from maze_pl.system.progress import bar_options
@@ -38,12 +39,16 @@ N_RESAMPLES: Final = 1000
 _MOST_VALUES: Final = 50_000_000
 """Number of products of a part of the bootstrap samples."""
 _RECORDED: Final = "recorded_episodes"
-_LARGE_EXCESS: Final = 3.0
-"""Standard errors by which chance hardly ever puts the mean weight above 1."""
-_LARGE_DEFICIT: Final = 4.0
-"""Standard errors below 1; more of them, since a sample often lacks the few large weights."""
-_IRRELEVANT: Final = 0.05
-"""Difference of the mean weight from 1 that does not matter."""
+
+
+class _Loaded(NamedTuple):
+    """A policy with its specification and discount, and the data module and checkpoint of its run, if it is one."""
+
+    policy: Policy
+    spec: Spec
+    gamma: float
+    data: Any = None
+    checkpoint: Path | None = None
 
 
 def estimate(
@@ -108,17 +113,20 @@ def estimate(
     if deterministic and is_weighted:
         remedy = f"ask for {FITTED_Q} only, or evaluate the agent that samples its actions"
         raise ValueError(f"deterministic actions have no probabilities to weight episodes by: {remedy}")
-    policy, spec, data, agent_gamma = _loaded(agent, trust, checkpoint)
+    loaded = _loaded(agent, trust, checkpoint)
+    policy, data = loaded.policy, loaded.data
     of_behaviour = _data_of(behaviour, trust)
-    gamma = agent_gamma if gamma is None else gamma
+    gamma = loaded.gamma if gamma is None else gamma
     check_fraction(gamma=gamma)
     require_memoryless(policy, _name(agent))
-    acts = read_acts(entries_of(episodes), spec, None if data is None else data.make_env, trust)
+    acts = read_acts(entries_of(episodes), loaded.spec, None if data is None else data.make_env, trust)
+    named = None if of_behaviour is None else behaviour
+    of_records = doubts_of_records(acts, loaded.checkpoint, named, trust)
     log_ratio = np.zeros(len(acts.reward))
     of_clone = math.nan
     if is_weighted:
         of_agent = log_probs(policy, acts, _name(agent))
-        recorded, of_clone = _behaviour_log_probs(behaviour, acts, episodes, seed, trust)
+        recorded, of_clone = _behaviour_log_probs(behaviour, acts, episodes, seed, trust, progress)
         log_ratio = of_agent - recorded
     plain = WeightedEpisodes(acts.padded(acts.reward), acts.discounts(gamma), acts.padded(log_ratio))
     counts = _resampled(acts.n_episodes, seed)
@@ -137,12 +145,9 @@ def estimate(
                 results[name] = _bootstrapped(name, DOUBLY_ROBUST[name], modelled, counts)
     size = effective_sample_size(plain) if is_weighted else math.nan
     unit = unit_of_rewards(entries_of(episodes), _wrappers_of_runs(behaviour, of_behaviour, data), trust)
-    doubts = [*_warnings(size, acts, log_ratio, gamma if has_model else None), *unit.warnings]
+    doubts = [*doubts_of_estimates(size, acts, log_ratio, gamma if has_model else None), *unit.warnings]
     if is_weighted:
-        doubts += _doubts_of_weights(plain, size)
-    if acts.has_space_records:
-        of_run = None if of_behaviour is None else Recorder(f"the run {behaviour}", of_behaviour)
-        doubts += doubts_of_observations(data, recorder_of(entries_of(episodes), trust) or of_run)
+        doubts += doubts_of_weights(plain, size)
     returns = plain.returns.tolist()
     interval = t_interval(returns) if len(returns) > 1 else None
     return OffPolicyEvaluation(
@@ -155,7 +160,7 @@ def estimate(
         effective_sample_size=size,
         clone_log_prob=of_clone,
         estimates=[results[name] for name in ESTIMATORS if name in estimators],
-        warnings=doubts,
+        warnings=[*doubts, *of_records],
         reward_wrappers=unit.wrappers,
         reward_source=unit.source,
     )
@@ -166,20 +171,26 @@ def _name(policy: Any) -> str:
     return str(policy) if isinstance(policy, str | Path) else type(policy).__name__
 
 
-def _loaded(agent: Any, trust: bool, checkpoint: str = BEST) -> tuple[Policy, Spec, Any, float]:
-    """Return policy, specification, data module (None without a run) and discount of an agent."""
+def _policy_of(agent: Any) -> Any:
+    """Return the policy of an algorithm; anything else as it is, even if it has a policy inside."""
+    return agent.acting_policy() if isinstance(agent, ActsOnObservations) else agent
+
+
+def _loaded(agent: Any, trust: bool, checkpoint: str = BEST) -> _Loaded:
+    """Load an agent, if it is a run or a checkpoint, and return what belongs to it."""
     data = None
+    path = None
     if isinstance(agent, str | Path):
         if not Path(agent).exists():
             raise ConfigurationError(f"there is no run directory or checkpoint {agent}")
         path = named_checkpoint(agent, checkpoint)
         data = load_data(path, trust=trust)
         agent = load(path, trust=trust)
-    policy = getattr(agent, "policy", agent)
+    policy = _policy_of(agent)
     spec = getattr(policy, "spec", None)
     if not isinstance(policy, Policy) or not isinstance(spec, Spec):
         raise ValueError(f"{agent!r} is not an agent: give a run directory, an algorithm, or a policy with a spec")
-    return policy, spec, data, float(getattr(agent, "gamma", 1.0))
+    return _Loaded(policy, spec, float(getattr(agent, "gamma", 1.0)), data, path)
 
 
 def _data_of(behaviour: Any, trust: bool) -> Any:
@@ -200,7 +211,7 @@ def _wrappers_of_runs(behaviour: Any, of_behaviour: Any, data: Any) -> dict[str,
 
 
 def _behaviour_log_probs(
-    behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool
+    behaviour: Any, acts: RecordedActs, episodes: Any, seed: int, trust: bool, progress: bool
 ) -> tuple[Array, float]:
     """[A] log-probabilities of the recorded acts under the policy that recorded them.
 
@@ -213,19 +224,20 @@ def _behaviour_log_probs(
     name = _name(behaviour)
     of_clone = math.nan
     if name == "clone":
-        clone = clone_of(acts, seed)
+        clone = clone_of(acts, seed, progress)
         policy: Policy = clone.policy
         of_clone = clone.held_out_log_prob
     elif name == "random":
         actions = {key: step.action_space for key, step in acts.spec.steps.items()}
         policy = RandomPolicy(actions, {key: step.masks for key, step in acts.spec.steps.items()})
     elif isinstance(behaviour, str | Path):
-        policy, spec, data, _ = _loaded(behaviour, trust)
-        make_env = None if data is None else data.make_env
-        agent_acts, acts = acts, read_acts(entries_of(episodes), spec, make_env, trust)
+        loaded = _loaded(behaviour, trust)
+        policy = loaded.policy
+        make_env = None if loaded.data is None else loaded.data.make_env
+        agent_acts, acts = acts, read_acts(entries_of(episodes), loaded.spec, make_env, trust)
         _require_same_acts(agent_acts, acts, name)
     else:
-        policy = getattr(behaviour, "policy", behaviour)
+        policy = _policy_of(behaviour)
     found = log_probs(policy, acts, name)
     if np.isneginf(found).any():
         n_impossible = int(np.isneginf(found).sum())
@@ -313,61 +325,3 @@ def _mean_of(fits: Sequence[ModelValues]) -> ModelValues:
         before=np.mean([fit.before for fit in fits], axis=0),
         tail=np.mean([fit.tail for fit in fits], axis=0),
     )
-
-
-def _warnings(size: float, acts: RecordedActs, log_ratio: Array, gamma: float | None) -> list[str]:
-    """Reasons to doubt the estimates.
-
-    Args:
-        size: Effective sample size in episodes; NaN without weighted estimates.
-        acts: The recorded acts.
-        log_ratio: [A] log-ratios of the probabilities of the acts.
-        gamma: Discount of the values by a model; None if no estimator uses any.
-    """
-    found = []
-    enough = FEW_EPISODES
-    if acts.n_episodes < FEW_EPISODES:
-        found.append(f"there are only {acts.n_episodes} recorded episodes: record more")
-        enough = acts.n_episodes / 2
-    if size < enough:
-        fault = f"the effective sample size of the weighted estimates is {size:.1f} episodes"
-        found.append(f"{fault}: the agent acts too differently; trust fitted_q more, or record more episodes")
-    n_never = int(np.isneginf(log_ratio).sum())
-    if n_never:
-        found.append(f"the agent never takes {n_never:,} of the recorded acts: their episodes have no weight")
-    if gamma is None:
-        return found
-    n_unknown = int(acts.is_unknown.sum())
-    if n_unknown:
-        found.append(f"{n_unknown:,} truncated episodes have no last observation: fitted_q leaves out their last acts")
-    if (acts.is_last & (acts.next_row >= 0)).any():
-        found.append("some episodes were truncated: the model values what would follow, the weights do not")
-        if gamma == 1.0:
-            fault = "nothing limits the values of what would follow truncated episodes, as gamma is 1"
-            remedy = "set gamma below 1, or record whole episodes"
-            found.append(f"{fault}: the model's may grow without end; {remedy}")
-    return found
-
-
-def _doubts_of_weights(episodes: WeightedEpisodes, size: float) -> list[str]:
-    """Reason to doubt the weights: their mean over the episodes, which is 1 by expectation.
-
-    Args:
-        episodes: The episodes.
-        size: Effective sample size in episodes; a small one explains a mean below 1.
-    """
-    if episodes.n_episodes < FEW_EPISODES:
-        return []
-    with np.errstate(over="ignore", invalid="ignore"):
-        weights = np.exp(episodes.log_weights[:, -1])
-        mean = float(weights.mean())
-        error = float(weights.std(ddof=1)) / math.sqrt(len(weights))
-    found = f"the mean weight of the episodes is {mean:.2f}, but should be 1 (standard error {error:.2f})"
-    remedy = "use other episodes, or more, or name the policy that recorded them as behaviour"
-    if mean - 1.0 > max(_LARGE_EXCESS * error, _IRRELEVANT):
-        cause = "the agent was trained on these episodes, or the behaviour's probabilities are wrong"
-        return [f"{found}: {cause}; {remedy}"]
-    if 1.0 - mean > max(_LARGE_DEFICIT * error, _IRRELEVANT) and size >= FEW_EPISODES:
-        cause = "the episodes lack acts that the agent takes, or the behaviour's probabilities are wrong"
-        return [f"{found}: {cause}; {remedy}"]
-    return []

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from maze_pl.agents.acting import HasProbabilities
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.policy import Policy, PolicyBatch, evaluation_mode
+from maze_pl.core.policy import Policy, evaluation_mode
 from maze_pl.core.spaces import environment_actions
 from maze_pl.core.spec import StepSpec
-from maze_pl.estimation.probabilities import BATCH_SIZE
+from maze_pl.estimation.probabilities import BATCH_SIZE, batches
 from maze_pl.estimation.recorded_acts import NOTHING, RecordedActs, Situations
 from maze_pl.estimation.weighted_episodes import Array, ModelValues
 
@@ -116,7 +116,7 @@ class FittedQ:
                 continue
             step = acts.spec.steps[key]
             head = _head_of_few_options(step)
-            with evaluation_mode(policy):
+            with torch.no_grad(), evaluation_mode(policy):
                 if head is not None and not deterministic and isinstance(policy, HasProbabilities):
                     candidates, weights = _every_act(policy, key, head, situations)
                 else:
@@ -319,19 +319,10 @@ def _head_of_few_options(step: StepSpec) -> str | None:
     return head if isinstance(space, spaces.Discrete) and space.n <= MOST_OPTIONS else None
 
 
-def _batches(key: StepKey, situations: Situations) -> Iterator[PolicyBatch]:
-    """Yield all situations of a sub-step, in parts that fit into one call of a network."""
-    n = len(situations.agent_id)
-    for start in range(0, n, BATCH_SIZE):
-        rows = slice(start, min(start + BATCH_SIZE, n))
-        observation = {name: array[rows] for name, array in situations.observation.items()}
-        yield PolicyBatch(key, observation, situations.agent_id[rows])
-
-
 def _every_act(policy: HasProbabilities, key: StepKey, head: str, situations: Situations) -> tuple[Tensor, Tensor]:
     """One-hot options [n, K, K] of a discrete head in all situations, and their probabilities [n, K]."""
     parts = []
-    for batch in _batches(key, situations):
+    for _, batch in batches(key, situations, len(situations.agent_id)):
         parts.append(np.asarray(policy.probabilities(batch)[head], np.float32))
     probabilities = torch.from_numpy(np.concatenate(parts))
     n, n_options = probabilities.shape
@@ -349,7 +340,7 @@ def _drawn_acts(
 ) -> Tensor:
     """[n, n_samples, A] acts of the policy in all situations, as environments receive them."""
     parts = []
-    for batch in _batches(key, situations):
+    for _, batch in batches(key, situations, len(situations.agent_id)):
         drawn = []
         for _ in range(n_samples):
             action = policy.act(batch, deterministic=deterministic, generator=generator).action

@@ -1,7 +1,7 @@
 """Probabilities of recorded acts under a policy."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,23 @@ from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import StepSpec
 from maze_pl.estimation.recorded_acts import RecordedActs, Situations
 from maze_pl.estimation.weighted_episodes import Array
+from maze_pl.runs.bundle_policy import BundlePolicy
 
 BATCH_SIZE = 4096
 """Situations of one call of a network."""
 
 
 def require_memoryless(policy: Policy, name: str) -> None:
-    """Refuse a recurrent policy, whose probabilities depend on more than one observation.
+    """Refuse a policy whose probabilities depend on more than one observation.
 
     Raises:
-        ValueError: It is recurrent.
+        ValueError: It is recurrent, or a bundle with a memory.
     """
+    consequence = "only policies without memory can be evaluated off-policy"
     if isinstance(policy, TorchPolicy) and any(policy.parts_of(key).state_shapes for key in policy.spec.step_keys):
-        raise ValueError(f"{name} is recurrent: only policies without memory can be evaluated off-policy")
+        raise ValueError(f"{name} is recurrent: {consequence}")
+    if isinstance(policy, BundlePolicy) and policy.has_state:
+        raise ValueError(f"{name} has a memory, as it is recurrent or stacks observations: {consequence}")
 
 
 def log_probs(policy: Policy, acts: RecordedActs, name: str) -> Array:
@@ -72,7 +76,8 @@ def _with_probabilities(policy: Policy, name: str) -> HasProbabilities:
     """Return a policy that can say from observations how likely its actions are.
 
     Raises:
-        ValueError: It has no method for it, or needs the states of the simulation.
+        ValueError: It has no method for it, needs the states of the simulation, or is a bundle with
+            wrappers, which would change recorded observations a second time.
     """
     remedy = "name a trained agent or random, or have the recorded actions cloned with clone"
     if isinstance(policy, MazeStatePolicy):
@@ -80,8 +85,21 @@ def _with_probabilities(policy: Policy, name: str) -> HasProbabilities:
         raise ValueError(f"{name} has no probabilities of recorded actions: {fault}; {remedy}")
     if not isinstance(policy, HasProbabilities):
         fault = f"{name} has no probabilities of actions, since {type(policy).__name__} has no such method"
-        raise ValueError(f"{fault}: define probabilities(batch) like that of TorchPolicy, {remedy}")
+        method = "define probabilities(batch, temperature=1.0) like that of TorchPolicy"
+        raise ValueError(f"{fault}: {method}, {remedy}")
+    if isinstance(policy, BundlePolicy) and policy.included:
+        wrappers = " and ".join(wrapper.rpartition(".")[2] for wrapper in policy.included)
+        fault = f"the bundle contains {wrappers}, after which observations may have been recorded"
+        raise ValueError(f"{name} has no probabilities of recorded actions: {fault}; {remedy}")
     return policy
+
+
+def batches(key: StepKey, situations: Situations, n_rows: int) -> Iterator[tuple[slice, PolicyBatch]]:
+    """Yield the first situations of a sub-step in parts that fit into one call of a network, with their rows."""
+    for start in range(0, n_rows, BATCH_SIZE):
+        rows = slice(start, min(start + BATCH_SIZE, n_rows))
+        observation = {name: array[rows] for name, array in situations.observation.items()}
+        yield rows, PolicyBatch(key, observation, situations.agent_id[rows])
 
 
 def _of_options(policy: HasProbabilities, step: StepSpec, key: StepKey, situations: Situations, name: str) -> Array:
@@ -90,15 +108,25 @@ def _of_options(policy: HasProbabilities, step: StepSpec, key: StepKey, situatio
     Raises:
         ValueError: Probabilities are missing, as for continuous heads, or do not fit the options.
     """
-    n_acts = situations.n_acts
-    observation = {one: array[:n_acts] for one, array in situations.observation.items()}
-    found = policy.probabilities(PolicyBatch(key, observation, situations.agent_id[:n_acts]))
+    parts = []
+    with torch.no_grad(), evaluation_mode(policy):
+        for rows, batch in batches(key, situations, situations.n_acts):
+            action = {head: values[rows] for head, values in situations.action.items()}
+            parts.append(_of_recorded(policy.probabilities(batch), step, f"sub-step {key!r}", action, name))
+    return np.concatenate(parts)
+
+
+def _of_recorded(
+    found: Mapping[str, Any], step: StepSpec, sub_step: str, action: Mapping[str, Array], name: str
+) -> Array:
+    """[n] log-probabilities of the actions of a batch, given the probabilities of all options by head."""
+    n_acts = len(next(iter(action.values())))
     total = np.zeros(n_acts)
     for head, space in step.action_space.spaces.items():
-        where = f"head {head!r} of sub-step {key!r}"
+        where = f"head {head!r} of {sub_step}"
         if head not in found:
             raise ValueError(f"{name} gives no probabilities of {where}, {space}: have it cloned with clone")
-        of_choices, chosen = _choices(space, found[head], situations.action[head])
+        of_choices, chosen = _choices(space, found[head], action[head])
         if [part.shape for part in of_choices] != [(n_acts, size) for size in _sizes(space)]:
             shapes = [part.shape for part in of_choices]
             expected = f"those of {n_acts} actors and the options of {space}"
@@ -197,7 +225,7 @@ def _log_uniform(space: spaces.Box, action: Array) -> Array:
 
 
 def _log_options(space: spaces.Space[Any], allowed: Array) -> Array:
-    """[n] log of the number of actions of a discrete head that are allowed.
+    """[n] log of the number of actions of a discrete head that are allowed; a choice without any allows all.
 
     Args:
         space: Space of the head.
@@ -208,7 +236,8 @@ def _log_options(space: spaces.Space[Any], allowed: Array) -> Array:
         return np.asarray(n_free * math.log(2.0))
     total = np.zeros(len(allowed))
     for choice in np.split(allowed, np.cumsum(_sizes(space))[:-1], axis=1):
-        total += np.log(choice.sum(1))
+        n_allowed = choice.sum(1)
+        total += np.log(np.where(n_allowed == 0, choice.shape[1], n_allowed))
     return total
 
 

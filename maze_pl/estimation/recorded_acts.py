@@ -11,11 +11,11 @@ import numpy as np
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
+from maze_pl.datasets.act_faults import fault_of
 from maze_pl.datasets.episode_loader import (
     Damaged,
     EpisodeLoader,
     has_states,
-    invalid_value,
     require_same_spaces,
     sources_of,
     without_copies,
@@ -67,7 +67,8 @@ class RecordedActs:
         next_time: [A] environment steps completed before the next situation.
         is_unknown: [A] whether the episode went on after the act, but was not recorded further.
         situations: Step key -> its situations.
-        has_space_records: Whether some observations are those that were recorded, not converted states.
+        space_folders: Folders of the files whose observations are those that were recorded, not converted
+            states; None stands for records without a file.
     """
 
     spec: Spec
@@ -81,7 +82,7 @@ class RecordedActs:
     next_time: Array
     is_unknown: Array
     situations: dict[StepKey, Situations]
-    has_space_records: bool = False
+    space_folders: tuple[Path | None, ...] = ()
 
     @property
     def n_episodes(self) -> int:
@@ -123,8 +124,8 @@ def read_acts(
         trust: Whether files may execute code while they are read; states need it.
 
     Raises:
-        ValueError: There is nothing to read, something is damaged or does not match, or states are
-            not trusted.
+        ValueError: There is nothing to read, something is damaged or does not match, a mask forbids a
+            recorded action, or states are not trusted.
     """
     sources = without_copies(list(chain.from_iterable(map(sources_of, episodes))))
     unsafe = next(filter(has_states, sources), None)
@@ -133,7 +134,7 @@ def read_acts(
     keeper = _Keeper()
     identities: set[bytes] = set()
     records: list[SpacesTrajectoryRecord] = []
-    has_space_records = False
+    space_folders: dict[Path | None, None] = {}  # in order, each once
     with closing(EpisodeLoader(keeper, trust, make_env, spec)) as loader, closing(Parts()) as parts:
         for source in sources:
             for loaded in loader.load(source):
@@ -141,13 +142,14 @@ def read_acts(
                     raise ValueError(loaded.message)
                 record = keeper.records.pop()
                 require_same_spaces(loaded.spec, spec, loaded.name, "the policy's")
-                if fault := invalid_value(spec, columns_of(record)):
-                    raise ValueError(f"{loaded.name}: {fault}")
+                if fault := fault_of(spec, columns_of(record)):
+                    raise ValueError(f"{loaded.place}: {fault}")
                 identity = loaded.choices.identity()
                 if identity not in identities:
                     identities.add(identity)
                     records.append(record)
-                    has_space_records |= not loaded.is_converted
+                    if not loaded.is_converted:
+                        space_folders[source.parent if isinstance(source, Path) else None] = None
                     parts.add(loaded.choices)
         left_out = set(parts.find())
     if not records:
@@ -155,7 +157,7 @@ def read_acts(
         raise ValueError(f"{names}: there are no recorded episodes")
     kept = [record for number, record in enumerate(records) if number not in left_out]
     acts = _joined(kept, spec)
-    acts.has_space_records = has_space_records
+    acts.space_folders = tuple(space_folders)
     return acts
 
 

@@ -1,7 +1,7 @@
 """Episodes from paths: run directories, folders of rollouts, and files of records."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -14,12 +14,11 @@ from maze_pl.config.trust import Trust, extend_import_path, import_folders
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import checkpoint_digest
 from maze_pl.runs.loading import load
-from maze_pl.runs.provenance import recorded_provenance
+from maze_pl.runs.recording_run import recording_checkpoint, recording_run
 from maze_pl.runs.rollout_table import EPISODES_FILE, EpisodeRow, read_episode_table
 from maze_pl.runs.rollout_wrappers import reward_wrappers_of, rollout_folder
-from maze_pl.runs.run_checkpoints import BEST, LAST, checkpoint_folders, holds_checkpoints
+from maze_pl.runs.run_checkpoints import BEST, holds_checkpoints
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.episode import Episode, EventRows
 from maze_pl.viewer.events import rows_of_folder
@@ -204,66 +203,19 @@ def _policy_name(config: dict[str, Any]) -> str:
     return str(policy)
 
 
-def _run_of(folder: Path, config: dict[str, Any]) -> Path | None:
-    """Return the run whose agent played a rollout, or its checkpoint: the one around its folder, or the named one.
-
-    Raises:
-        ConfigurationError: The configuration of the run around the folder cannot be read.
-    """
-    around = folder.parent.parent
-    if folder.parent.name == "rollouts" and holds_checkpoints(around):
-        return around
-    return Path(str(config["run"])) if config.get("run") else None
-
-
 def _agent_of(folder: Path, config: dict[str, Any], options: PlayOptions) -> Any:
     """Return the agent that played a rollout; None if there is none, it is unknown, or it has changed since."""
     if config.get("policy") is not None:
         return None
     try:
-        run = _run_of(folder, config)
+        run = recording_run(folder, config)
         if run is None:
             return None
-        path = _checkpoint_of(folder, run, str(config.get("checkpoint") or BEST))
+        path = recording_checkpoint(folder, run, str(config.get("checkpoint") or BEST))
         return load(path, trust=options.trust)
     except ConfigurationError as error:
         sys.stderr.write(f"maze-pl: there are no probabilities: {error}\n")
         return None
-
-
-def _checkpoint_of(folder: Path, run: Path, name: str) -> Path:
-    """Return the checkpoint that played a rollout.
-
-    Args:
-        folder: Folder of the rollout. Its provenance holds the digest of the checkpoint, unless an
-            earlier version wrote it; then a checkpoint counts as changed if it is newer than the
-            episodes.
-        run: The run directory, or a checkpoint.
-        name: The checkpoint, as the rollout named it.
-
-    Raises:
-        ConfigurationError: The checkpoint is gone or has changed.
-    """
-    entries = [entry for entry in recorded_provenance(folder) if "checkpoint" in entry]
-    recorded: Mapping[str, Any] = entries[-1]["checkpoint"] if entries else {}
-    digest = recorded.get("sha256")
-    names = (BEST, LAST) if name == BEST else (name,)
-    folders = [] if run.is_file() else checkpoint_folders(run)
-    paths = [inside / f"{one}.ckpt" for one in names for inside in folders]
-    if digest is not None:
-        paths += [*(inside / Path(name).name for inside in folders), Path(name)]
-        paths += [Path(recorded["file"])] if isinstance(recorded.get("file"), str) else []
-    paths = [path for path in [run, *paths] if path.is_file()]
-    if not paths:
-        raise ConfigurationError(f"the checkpoint {name} of {run} is missing")
-    if digest is None:
-        if paths[0].stat().st_mtime <= (folder / EPISODES_FILE).stat().st_mtime:
-            return paths[0]
-        raise ConfigurationError(f"{paths[0]} is newer than the episodes in {folder}")
-    for path in paths:
-        if checkpoint_digest(path) == digest:
-            return path
-    raise ConfigurationError(f"{paths[0]} is not the checkpoint that played the episodes in {folder}")
 
 
 def _env_of(folder: Path, config: dict[str, Any]) -> Any:
@@ -272,7 +224,7 @@ def _env_of(folder: Path, config: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return None
     try:
-        run = _run_of(folder, config) or folder
+        run = recording_run(folder, config) or folder
         extend_import_path([str(Path.cwd()), *import_folders(run if holds_checkpoints(run) else folder)])
         return make_wrapped(Factory.of(node, Trust()))
     except (ImportError, ConfigurationError) as error:

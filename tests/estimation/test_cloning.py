@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -56,6 +59,16 @@ def test_the_result_shows_the_log_probability_of_held_out_acts() -> None:
     found = OffPolicyEvaluation("run", "clone", 1.0, 30, 9, recorded, 7.0, [], clone_log_prob=-0.41)
     assert "cloned, mean log-probability of held-out acts -0.410; effective sample size: 7.0 of 30" in found.text()
     assert '"clone_log_prob": -0.41' in found.to_json()
+
+
+def test_cloning_has_progress_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr("maze_pl.system.progress._SECONDS_IN_LOGS", 0.0)
+    monkeypatch.setattr("maze_pl.estimation.cloning._PATIENT_UPDATES", 20)
+    records = episodes_of(2)[:5]
+    clone_of(read_acts(records, records[0].spec), 0, progress=True)
+    assert "cloning: 10 epochs" in log.getvalue() and "log-probability of held-out acts -0." in log.getvalue()
 
 
 def test_few_acts_are_learned_past_a_plateau() -> None:

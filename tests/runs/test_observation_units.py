@@ -19,36 +19,106 @@ from maze_pl.envs.wrappers import (
     RunningObservationNormalizationWrapper,
 )
 from maze_pl.estimation.recorded_acts import read_acts
-from maze_pl.runs.observation_units import Recorder, are_equal, doubts_of_observations, recorder_of
+from maze_pl.runs.observation_units import (
+    Recorder,
+    are_equal,
+    doubts_of_observations,
+    observation_statistics,
+    recorder_of,
+)
 from maze_pl.runs.rollout import rollout
+from tests.runs import recording_runs
+from tests.runs.recording_runs import ShiftedObservation, ShiftedReward, write_checkpoint, write_rollout
 
 RUNNING = RunningObservationNormalizationWrapper
+NAME = f"{RUNNING.__module__}.{RUNNING.__qualname__}"
 CART = partial(GymMazeEnv, "CartPole-v1")
 
 
-def data_of(*wrappers: Any, seed: int = 0) -> RolloutDataModule:
-    return RolloutDataModule(env=CART, wrappers=list(wrappers), seed=seed, n_normalization_samples=20)
+def statistics_of(folder: Path, *wrappers: Any, seed: int = 0) -> dict[str, Any]:
+    """Statistics of a run that has these wrappers, as its checkpoint tells them."""
+    data = RolloutDataModule(env=CART, wrappers=list(wrappers), seed=seed, n_normalization_samples=20)
+    file = folder / "-".join([str(seed), *(wrapper.__name__ for wrapper in wrappers)]) / "checkpoints" / "best.ckpt"
+    return observation_statistics(write_checkpoint(file, data.wrapper_statistics()), trust=False)
 
 
 @pytest.mark.parametrize("kind", [RUNNING, ObservationNormalizationWrapper])
-def test_other_statistics_than_those_of_the_recording_run_are_warned_of(kind: Any) -> None:
-    def doubts(agent: RolloutDataModule, recorder: RolloutDataModule) -> list[str]:
-        return doubts_of_observations(agent, Recorder("the run old", recorder))
+def test_other_statistics_than_those_of_the_recording_run_are_warned_of(kind: Any, tmp_path: Path) -> None:
+    def doubts(agent: dict[str, Any], recorder: dict[str, Any]) -> list[str]:
+        return doubts_of_observations(agent, [Recorder("the run old", recorder)])
 
-    agent = data_of(kind, ReturnNormalizationRewardWrapper)
-    assert doubts(agent, data_of(kind)) == []
+    agent = statistics_of(tmp_path, kind, ReturnNormalizationRewardWrapper)
+    assert doubts(agent, statistics_of(tmp_path, kind)) == []
     found = f"the statistics of {kind.__name__} are not the same in the run old and the agent's run: record states"
-    for one, other in ((agent, data_of(kind, seed=1)), (agent, data_of()), (data_of(), agent)):
+    without = statistics_of(tmp_path)
+    for one, other in ((agent, statistics_of(tmp_path, kind, seed=1)), (agent, without), (without, agent)):
         (doubt,) = doubts(one, other)
         assert found in doubt
-    assert doubts(data_of(), data_of(ReturnNormalizationRewardWrapper)) == []
+    assert doubts(without, statistics_of(tmp_path, ReturnNormalizationRewardWrapper)) == []
 
 
 def test_an_unknown_recorder_is_warned_of_only_if_the_agent_has_statistics() -> None:
-    (doubt,) = doubts_of_observations(data_of(RUNNING), None)
-    assert f"unless they were normalised by the statistics of the agent's {RUNNING.__name__}, record states" in doubt
-    for agent in (None, data_of(), data_of(ReturnNormalizationRewardWrapper)):
-        assert doubts_of_observations(agent, None) == []
+    unknown = [None, Recorder("", None, "best.ckpt has changed"), None]
+    plain, changed = doubts_of_observations({NAME: {"n": 1}}, unknown)
+    condition = f"unless they were normalised by the statistics of the agent's {RUNNING.__name__}, record states"
+    assert condition in plain
+    assert f"that were recorded, and best.ckpt has changed: {condition}" in changed
+    assert doubts_of_observations({}, unknown) == []
+
+
+def test_only_wrappers_whose_statistics_differ_are_named() -> None:
+    def of(mean: float) -> dict[str, Any]:
+        return {"some.First": {"n": 3}, "some.Second (1 of 2)": {"mean": mean}, "some.Second (2 of 2)": {"mean": mean}}
+
+    recorders = [Recorder(name, of(mean)) for name, mean in (("A", 0.0), ("B", 1.0), ("C", 2.0), ("C", 3.0))]
+    first, second = doubts_of_observations(of(0.0), recorders)
+    assert "the statistics of Second are not the same in B and the agent's run" in first
+    assert "the statistics of Second are not the same in C and the agent's run" in second
+
+
+def test_classes_of_other_packages_count_unless_they_are_trusted_and_leave_observations(tmp_path: Path) -> None:
+    names = [f"{recording_runs.__name__}.{kind.__name__}" for kind in (ShiftedObservation, ShiftedReward)]
+    names += ["nowhere.Wrapper", f"{ReturnNormalizationRewardWrapper.__module__}.ReturnNormalizationRewardWrapper"]
+    file = write_checkpoint(tmp_path / "run/checkpoints/best.ckpt", {name: {"n": np.ones(1)} for name in names})
+    assert list(observation_statistics(file, trust=False)) == names[:3]
+    assert list(observation_statistics(file, trust=True)) == [names[0], names[2]]
+
+
+def test_the_recording_checkpoint_is_found_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def statistics(n: float) -> dict[str, Any]:
+        return {NAME: {"n": np.full(1, n)}}
+
+    def recorded(files: Path) -> Any:
+        recorder = recorder_of(files, trust=False)
+        assert recorder is not None and recorder.statistics is not None
+        return recorder.statistics[NAME]["n"].item()
+
+    monkeypatch.chdir(tmp_path)
+    best = write_checkpoint(Path("run/checkpoints/best.ckpt"), statistics(1.0))
+    last = write_checkpoint(Path("run/checkpoints/last.ckpt"), statistics(2.0))
+    inside = write_rollout(Path("run/rollouts/one"), played_by=best, run="gone", checkpoint="best")
+    outside = write_rollout(Path("played"), played_by=last, run="run", checkpoint="last")
+    assert (recorded(inside), recorded(outside)) == (1.0, 2.0)
+    Path("run").rename("moved")
+    assert recorded(Path("moved/rollouts/one/trajectories/spaces")) == 1.0
+    assert recorder_of(outside, trust=False) is None
+    Path("moved").rename("run")
+    best.rename(last)
+    write_checkpoint(best, statistics(3.0))  # by a run that has trained on
+    assert recorded(inside) == 1.0
+    recorder = recorder_of(outside, trust=False)
+    assert recorder is not None and recorder.statistics is None
+    assert recorder.fault.startswith("run/checkpoints/last.ckpt is not the checkpoint that played the episodes in")
+
+
+def test_recordings_without_a_run_have_no_recorder(tmp_path: Path) -> None:
+    assert recorder_of(None, trust=False) is None
+    assert recorder_of(tmp_path, trust=False) is None
+    files = write_rollout(tmp_path / "played", policy="random")
+    assert recorder_of(files, trust=False) is None
+    (tmp_path / "played" / "config.yaml").write_text("[broken")
+    recorder = recorder_of(files, trust=False)
+    assert recorder is not None and recorder.statistics is None and "config.yaml cannot be read" in recorder.fault
 
 
 @pytest.mark.slow
@@ -57,12 +127,12 @@ def test_the_configuration_of_a_rollout_tells_its_run(tmp_path: Path, monkeypatc
     fit = ["fit", "--config", "ppo_auto", "--trainer.max_epochs", "1", "--data.epoch_length", "1"]
     assert main([*fit, "--run_dir", "run", "--data.evaluators", "{}"]) == 0
     assert main(["rollout", "run", "--n_episodes", "2", "--trajectories", "spaces", "--output_dir", "played"]) == 0
-    recorder = recorder_of([next(Path("played").rglob("*.spaces"))], trust=False)
+    recorder = recorder_of(next(Path("played").rglob("*.spaces")).parent, trust=False)
     assert recorder is not None
-    assert recorder.name == "the recording run run"
-    assert doubts_of_observations(recorder.data, recorder) == []
-    Path("run").rename("moved")
-    assert recorder_of(["played"], trust=False) is None
+    assert recorder.name == "the recording checkpoint run/checkpoints/last.ckpt"
+    trained = observation_statistics("run", trust=False)
+    assert list(trained) == [NAME]
+    assert doubts_of_observations(trained, [recorder]) == []
 
 
 def test_statistics_are_compared_in_all_their_parts() -> None:
@@ -78,4 +148,4 @@ def test_acts_tell_if_their_observations_are_those_of_the_recording(form: str, t
     (played,) = rollout(CART, "random", max_steps=3, record=(form,))
     record: Any = getattr(played, form)
     acts = read_acts([record], Spec.of(CART()), CART, trust=True)
-    assert acts.has_space_records is (form == "spaces")
+    assert acts.space_folders == ((None,) if form == "spaces" else ())
