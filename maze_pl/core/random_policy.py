@@ -20,6 +20,7 @@ _MOST_BOXES = 64
 class RandomPolicy:
     """Samples every action uniformly from its space, or its unmasked entries if it has a mask.
 
+    A choice of which a mask allows nothing is made among all entries, as by networks.
     Unbounded boxes are sampled from a standard normal distribution, half-bounded ones from an
     exponential distribution that starts at the bound, as in Gymnasium.
 
@@ -72,7 +73,7 @@ def _sample(space: spaces.Space[Any], n: int, mask: Array | None, generator: tor
     """[n, *space.shape] uniform samples of a space of whole numbers."""
     score = torch.rand((n, spaces.flatdim(space)), generator=generator).numpy()
     if mask is not None:
-        score[~mask] = -1.0
+        score[~mask] -= 1.0  # below all allowed ones
     if isinstance(space, spaces.Discrete):
         return np.asarray(space.start + score.argmax(-1))
     shape = n, *(space.shape or ())

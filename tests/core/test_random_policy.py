@@ -66,6 +66,14 @@ def test_masks_are_kept() -> None:
     assert not action["bits"][:, 1].any() and action["bits"][:, 0].any()
 
 
+def test_a_choice_of_which_nothing_is_allowed_is_made_among_all_entries() -> None:
+    observation = {"m1": np.zeros((200, 3), np.int8), "m2": np.tile(np.array([0, 0, 0, 1, 1, 0], np.int8), (200, 1))}
+    policy = RandomPolicy({0: ACTIONS}, {0: {"one": "m1", "several": "m2"}})
+    action = policy.act(batch(200, **observation)).action
+    assert set(action["one"].tolist()) == {5, 6, 7}
+    assert {tuple(row) for row in action["several"].tolist()} == {(0, 1), (0, 2), (1, 1), (1, 2)}
+
+
 def test_the_same_generator_state_gives_the_same_actions() -> None:
     policy = RandomPolicy({0: ACTIONS})
     one = policy.act(batch(9), generator=torch.Generator().manual_seed(4)).action
