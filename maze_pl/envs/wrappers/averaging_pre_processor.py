@@ -1,13 +1,21 @@
 """Base of pre-processors that compute weighted means."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.core.class_path import is_defined_with
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from maze_pl.envs.wrappers.pre_processors import TensorFunction
 
 
 class AveragingPreProcessor(PreProcessor):
@@ -42,6 +50,36 @@ class AveragingPreProcessor(PreProcessor):
         """Means, rounded for bytes; otherwise clipped, as rounding errors may exceed the range."""
         means = self.average(observation.astype(self.computed))
         return (means + 0.5).astype(np.uint8) if self.is_bytes else np.clip(means, *self.range)
+
+    def tensor_function(self, device: torch.device) -> TensorFunction:
+        """Return `process` for many observations in tensors.
+
+        Raises:
+            TypeError: A subclass changes `average` alone.
+        """
+        import torch
+
+        if not is_defined_with(type(self), "average_function", "average"):
+            raise TypeError(f"{type(self).__name__} has no function for tensors, only average")
+        average, is_bytes, (low, high) = self.average_function(device), self.is_bytes, self.range
+
+        def process(observations: torch.Tensor) -> torch.Tensor:
+            means = average(observations)
+            if is_bytes:
+                return (means + 0.5).to(torch.uint8)
+            return means.clip(low, high).float()
+
+        return process
+
+    def average_function(self, device: torch.device) -> TensorFunction:
+        """Return a function that computes `average` of many observations [N, ...] in tensors.
+
+        Its sums have no rounding errors for bytes.
+
+        Raises:
+            TypeError: There is none, as by default.
+        """
+        raise TypeError(f"{type(self).__name__} has no function for tensors")
 
     def processed_space(self) -> Space:
         """Space with the range of the original one, even if that is infinite."""

@@ -1,9 +1,17 @@
 """Pre-processor that flattens dimensions."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from maze_pl.envs.wrappers.pre_processors import TensorFunction
 
 
 class FlattenPreProcessor(PreProcessor):
@@ -30,3 +38,8 @@ class FlattenPreProcessor(PreProcessor):
     def process_many(self, observations: Array) -> Array:
         """[n, ..., a, b] -> [n, ..., a * b]."""
         return observations.reshape(len(observations), *self._shape)
+
+    def tensor_function(self, device: torch.device) -> TensorFunction:
+        """Return `process_many` for tensors."""
+        shape = self._shape
+        return lambda observations: observations.reshape(len(observations), *shape)

@@ -1,10 +1,19 @@
 """Pre-processor that encodes categories as one-hot vectors."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from maze_pl.envs.wrappers.pre_processors import TensorFunction
 
 
 class OneHotPreProcessor(PreProcessor):
@@ -49,6 +58,13 @@ class OneHotPreProcessor(PreProcessor):
         vectors = np.zeros((len(index), self._n), np.float32)
         vectors[np.arange(len(index)), index] = 1.0
         return vectors
+
+    def tensor_function(self, device: torch.device) -> TensorFunction:
+        """Return `process_many` for tensors; a number that is no category becomes zeros."""
+        import torch
+
+        categories = torch.arange(self._start, self._start + self._n, device=device)
+        return lambda observations: (observations.unsqueeze(-1) == categories).float()
 
     def processed_space(self) -> Space:
         """A Box of [n] from 0 to 1."""

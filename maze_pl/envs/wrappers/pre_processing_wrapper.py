@@ -1,8 +1,10 @@
 """Pre-processing of observations before they reach the policy."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -14,6 +16,9 @@ from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.structured_env import Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+if TYPE_CHECKING:
+    from maze_pl.envs.tensors.tensor_env import TensorEnv
 
 _NAME = "PreProcessingWrapper"
 
@@ -123,6 +128,12 @@ class PreProcessingWrapper(ObservationWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return PreProcessingArrayWrapper(env, self)
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        """Return the form for environments in tensors."""
+        from maze_pl.envs.tensors.pre_processing_tensor_wrapper import PreProcessingTensorWrapper
+
+        return PreProcessingTensorWrapper(env, self)
 
 
 def _space_of(name: str, output: str, sub_steps: Collection[Mapping[str, Space]], is_lost_mask: bool) -> Space:

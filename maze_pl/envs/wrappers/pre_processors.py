@@ -1,13 +1,21 @@
 """Base class of pre-processors."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.class_path import is_defined_with
 from maze_pl.envs.structured_env import Array
+
+if TYPE_CHECKING:
+    import torch
+
+    TensorFunction = Callable[[torch.Tensor], torch.Tensor]
 
 Space = spaces.Space[Any]
 
@@ -67,6 +75,17 @@ class PreProcessor(ABC):
         if is_defined_with(type(self), "process_many", "process"):
             return self.process_many(observations)
         return PreProcessor.process_many(self, observations)
+
+    def tensor_function(self, device: torch.device) -> TensorFunction:
+        """Return a function that computes `process_many` of tensors on a device, without changing them.
+
+        Args:
+            device: The device, on which constants are made now.
+
+        Raises:
+            TypeError: There is none, as by default.
+        """
+        raise TypeError(f"{type(self).__name__} has no function for tensors")
 
     def processed_space(self) -> Space:
         """Space of the results of `process`; by default, bounds are rearranged like the values."""

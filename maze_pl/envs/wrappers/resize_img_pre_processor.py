@@ -1,13 +1,20 @@
 """Pre-processor that resizes images."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrappers.averaging_pre_processor import AveragingPreProcessor
 from maze_pl.envs.wrappers.pre_processors import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from maze_pl.envs.wrappers.pre_processors import TensorFunction
 
 
 class ResizeImgPreProcessor(AveragingPreProcessor):
@@ -61,6 +68,24 @@ class ResizeImgPreProcessor(AveragingPreProcessor):
         if self.totals is not None:
             image = image / self.totals
         return image.transpose(1, 2, 0) if self.channels_last else image
+
+    def average_function(self, device: torch.device) -> TensorFunction:
+        """Return `average` for many observations in tensors."""
+        import torch
+
+        rows, columns = (torch.from_numpy(matrix).to(device).double() for matrix in (self.rows, self.columns))
+        totals = None if self.totals is None else torch.from_numpy(self.totals).to(device).double()
+        channels_last = self.channels_last
+
+        def average(observations: torch.Tensor) -> torch.Tensor:
+            images = observations.double()  # products of matrices in float32 may be rounded to TF32
+            images = images.movedim(-1, 1) if channels_last else images
+            images = rows @ images @ columns
+            if totals is not None:
+                images = images / totals
+            return images.movedim(1, -1) if channels_last else images
+
+        return average
 
 
 _EXACT_IN_FLOAT32: Final = 2**23

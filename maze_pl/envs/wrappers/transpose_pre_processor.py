@@ -1,9 +1,17 @@
 """Pre-processor that permutes dimensions."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from maze_pl.envs.wrappers.pre_processors import TensorFunction
 
 
 class TransposePreProcessor(PreProcessor):
@@ -33,3 +41,8 @@ class TransposePreProcessor(PreProcessor):
     def process_many(self, observations: Array) -> Array:
         """Return a view with the dimensions after the first in their new order."""
         return observations.transpose(0, *[axis + 1 for axis in self.axes])
+
+    def tensor_function(self, device: torch.device) -> TensorFunction:
+        """Return `process_many` for tensors."""
+        order = (0, *[axis + 1 for axis in self.axes])
+        return lambda observations: observations.permute(order)

@@ -1,9 +1,18 @@
 """Pre-processor that inserts a dimension."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from maze_pl.envs.wrappers.pre_processors import TensorFunction
 
 
 class UnSqueezePreProcessor(PreProcessor):
@@ -27,3 +36,8 @@ class UnSqueezePreProcessor(PreProcessor):
     def process_many(self, observations: Array) -> Array:
         """[n, a, b] -> [n, 1, a, b], for example."""
         return observations.reshape(len(observations), *self._shape)
+
+    def tensor_function(self, device: torch.device) -> TensorFunction:
+        """Return `process_many` for tensors."""
+        shape = self._shape
+        return lambda observations: observations.reshape(len(observations), *shape)

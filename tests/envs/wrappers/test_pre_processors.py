@@ -27,24 +27,24 @@ def image(*shape: int) -> np.ndarray:
     return GENERATOR.integers(256, size=shape, dtype=np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("make", "space"),
-    [
-        (lambda space: FlattenPreProcessor(space, 2), BYTES),
-        (lambda space: TransposePreProcessor(space, [2, 0, 1]), BYTES),
-        (lambda space: UnSqueezePreProcessor(space, -2), BYTES),
-        (lambda space: Rgb2GrayPreProcessor(space, 2), BYTES),
-        (lambda space: Rgb2GrayPreProcessor(space, 2), spaces.Box(-0.1, 0.7, (5, 7, 3), np.float32)),
-        (lambda space: Rgb2GrayPreProcessor(space), spaces.Box(-np.inf, np.inf, (5, 7, 3), np.float64)),
-        (lambda space: ResizeImgPreProcessor(space, [3, 11]), BYTES),
-        (
-            lambda space: ResizeImgPreProcessor(space, [3, 3], transpose=True),
-            spaces.Box(-0.1, 0.7, (3, 8, 9), np.float32),
-        ),
-        (lambda space: ResizeImgPreProcessor(space, [3, 3]), spaces.Box(0.0, np.inf, (8, 9), np.float64)),
-        (OneHotPreProcessor, spaces.Discrete(4, start=-2)),
-    ],
-)
+CASES: list[tuple[Any, Any]] = [
+    (lambda space: FlattenPreProcessor(space, 2), BYTES),
+    (lambda space: TransposePreProcessor(space, [2, 0, 1]), BYTES),
+    (lambda space: UnSqueezePreProcessor(space, -2), BYTES),
+    (lambda space: Rgb2GrayPreProcessor(space, 2), BYTES),
+    (lambda space: Rgb2GrayPreProcessor(space, 2), spaces.Box(-0.1, 0.7, (5, 7, 3), np.float32)),
+    (lambda space: Rgb2GrayPreProcessor(space), spaces.Box(-np.inf, np.inf, (5, 7, 3), np.float64)),
+    (lambda space: ResizeImgPreProcessor(space, [3, 11]), BYTES),
+    (
+        lambda space: ResizeImgPreProcessor(space, [3, 3], transpose=True),
+        spaces.Box(-0.1, 0.7, (3, 8, 9), np.float32),
+    ),
+    (lambda space: ResizeImgPreProcessor(space, [3, 3]), spaces.Box(0.0, np.inf, (8, 9), np.float64)),
+    (OneHotPreProcessor, spaces.Discrete(4, start=-2)),
+]
+
+
+@pytest.mark.parametrize(("make", "space"), CASES)
 def test_what_comes_out_is_in_the_processed_space_and_the_input_stays(make: Any, space: Any) -> None:
     processor = make(space)
     processed = processor.processed_space()
@@ -57,6 +57,46 @@ def test_what_comes_out_is_in_the_processed_space_and_the_input_stays(make: Any,
         assert processed.contains(value), (value, processed)
         np.testing.assert_array_equal(processor.process(sample), value)
         np.testing.assert_array_equal(sample, before)
+
+
+@pytest.mark.parametrize(("make", "space"), CASES)
+def test_tensors_are_processed_as_arrays_are(make: Any, space: Any) -> None:
+    processor: PreProcessor = make(space)
+    samples = np.stack([np.asarray(space.sample()) for _ in range(50)])
+    expected = processor.process_all(samples)
+    values = torch.from_numpy(samples.copy())
+    found = processor.tensor_function(torch.device("cpu"))(values)
+    assert found.numpy().dtype == processor.processed_space().dtype
+    if expected.dtype == np.float32 and samples.dtype.kind == "f":
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(found.numpy(), expected)
+    np.testing.assert_array_equal(values.numpy(), samples)
+
+
+@pytest.mark.parametrize("size", [(84, 84), (7, 5)])
+def test_resized_bytes_are_rounded_in_tensors_as_in_arrays(size: tuple[int, int]) -> None:
+    images = image(3, 40, 30, 3)
+    processor = ResizeImgPreProcessor(spaces.Box(0, 255, (40, 30, 3), np.uint8), size)
+    found = processor.tensor_function(torch.device("cpu"))(torch.from_numpy(images))
+    np.testing.assert_array_equal(found.numpy(), processor.process_all(images))
+
+
+def test_pre_processors_of_users_have_no_function_for_tensors_unless_they_define_one() -> None:
+    class Halves(PreProcessor):
+        def process(self, observation: np.ndarray) -> np.ndarray:
+            return observation / 2
+
+    class Dark(Rgb2GrayPreProcessor):
+        def average(self, observation: np.ndarray) -> np.ndarray:
+            return super().average(observation) / 2
+
+    for processor, message in (
+        (Halves(BYTES), "Halves has no"),
+        (Dark(BYTES), "Dark has no function for tensors, only"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            processor.tensor_function(torch.device("cpu"))
 
 
 def test_flatten_joins_dimensions_from_the_right_with_their_bounds() -> None:
