@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from maze_pl.comparison.results import ComparedCheckpoint
-from maze_pl.comparison.sources import Source, baseline_key, is_configuration, single_sources, source_key
+from maze_pl.comparison.sources import Source, baseline_key, is_configuration, is_same, single_sources, source_key
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.class_paths import is_class_path
 from maze_pl.config.factories import Factory
@@ -111,10 +111,11 @@ def make_entries(
             runs, of each policy.
 
     Raises:
-        ConfigurationError: A source is neither a run nor a policy, is given twice, or plays in another environment.
+        ConfigurationError: A source is neither a run nor a policy, is given twice, plays in another environment, or has
+            the name of another one.
     """
     entries: list[Entry] = []
-    known: set[Any] = set()
+    known: dict[Any, Source] = {}
     sources = single_sources(sources)
     baselines = single_sources(baselines)
     baseline_keys = [baseline_key(source, sources) for source in baselines]
@@ -122,12 +123,15 @@ def make_entries(
         key = source_key(source)
         if key in known:
             raise ConfigurationError(f"{source} is given twice: name each run and each policy once")
-        known.add(key)
+        known[key] = source
         _add(entries, _entry_of(source, checkpoint, trust), is_baseline=key in baseline_keys)
     for source, key in zip(baselines, baseline_keys, strict=True):
         if key not in known:
-            known.add(key)
+            known[key] = source
             _add(entries, _entry_of(source, checkpoint, trust), is_baseline=True)
+        elif isinstance(source, Mapping) and not is_same(source, known[key]):
+            remedy = "give each of them a different name"
+            raise ConfigurationError(f"the baseline {source} has the name of another run or policy: {remedy}")
     if not entries:
         raise ConfigurationError("there is nothing to compare: name run directories or policies, such as random")
     if not baselines:

@@ -43,6 +43,21 @@ def source_key(source: Source) -> Any:
     return id(source)
 
 
+def is_same(source: Source, other: Source) -> bool:
+    """True if two sources, or what they name, are the same run or policy."""
+    named, other_named = _named(source), _named(other)
+    if isinstance(named, Mapping) or isinstance(other_named, Mapping):
+        return bool(named == other_named)
+    return bool(source_key(named) == source_key(other_named))
+
+
+def _named(source: Source) -> Source:
+    """Return what a dict of one name names; any other source as it is."""
+    if isinstance(source, Mapping) and not is_configuration(source):
+        (source,) = source.values()
+    return source
+
+
 def baseline_key(baseline: Source, sources: Sequence[Source]) -> Any:
     """Return the key that identifies a baseline; a name in a dict of the sources comes before a path."""
     named = [source for source in sources if isinstance(source, Mapping) and not is_configuration(source)]

@@ -103,9 +103,9 @@ class TrajectoryDataModule(EnvironmentDataModule):
     def spec(self) -> Spec:
         """Spaces of the agents, from the environment or, without one, from the episodes."""
         if not (self._environments.has_env or self._environments.is_described):
-            spec = cast(Spec, self.dataset.load().spec).with_masks(self._environments.action_masks or {})
-            self.dataset.check_values(spec)
-            self._environments.describe_as(spec)
+            masks = self._environments.action_masks or {}
+            spec = cast(Spec, self.dataset.load(masks=masks).spec)
+            self._environments.describe_as(spec.with_masks(masks))
         return super().spec
 
     def _loader(self, *, held_out: bool) -> ActLoader:
@@ -117,7 +117,8 @@ class TrajectoryDataModule(EnvironmentDataModule):
             self._converted_with = wrapper_statistics
             self.dataset.load(partial(make_frozen, self._environments.factory(), wrapper_statistics), self.spec)
             self._say_what_was_estimated()
-        acts = self.dataset.load().split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
+        dataset = self.dataset.load(masks=self._environments.action_masks)
+        acts = dataset.split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")
         batch_size = self.batch_size * (10 if held_out else 1)  # held-out acts need no gradients

@@ -73,8 +73,9 @@ def _is_forbidden(actions: _Array, mask: _Array, space: Any) -> _Array:
     if isinstance(space, spaces.MultiBinary):
         masked_bits: _Array = np.any((actions.reshape(n, -1) == 1) & (mask == 0), axis=1)
         return masked_bits
-    sizes = np.array([space.n] if isinstance(space, spaces.Discrete) else space.nvec.ravel())
-    chosen = (actions - space.start).reshape(n, len(sizes))
+    sizes = np.array([space.n] if isinstance(space, spaces.Discrete) else space.nvec.ravel()).astype(np.int64)
+    start = np.asarray(space.start).astype(np.int64)
+    chosen = (actions.astype(np.int64) - start).reshape(n, len(sizes))
     begins = np.cumsum(sizes) - sizes
     is_allowed = np.take_along_axis(mask, chosen + begins, axis=1) == 1
     has_options = np.maximum.reduceat(mask, begins, axis=1) == 1

@@ -1,6 +1,6 @@
 """Reading of recorded episodes from files, records in memory, and data sets of Minari."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
-from maze_pl.datasets.act_faults import invalid_value as invalid_value
 from maze_pl.datasets.identity_with_next_observation_trajectory_processor import (
     IdentityWithNextObservationTrajectoryProcessor,
 )
@@ -115,7 +114,7 @@ class EpisodeLoader:
         except Exception as error:  # states of another environment may raise anything
             found = f"{name} holds states that the environment cannot convert"
             unwrapped = getattr(self._env, "unwrapped", None)
-            if isinstance(unwrapped, ArrayMazeEnv):
+            if isinstance(unwrapped, ArrayMazeEnv) and not _is_of_arrays(record.steps[0].maze_state, unwrapped):
                 kind = type(unwrapped.array_env.unwrapped).__name__
                 fact = f"array environments such as {kind} convert only states that they recorded"
                 remedy = "pass the form for single episodes, or space records"
@@ -130,6 +129,13 @@ class EpisodeLoader:
         """Close the environment."""
         if self._env is not None:
             self._env.close()
+
+
+def _is_of_arrays(maze_state: Any, env: ArrayMazeEnv) -> bool:
+    """Return whether a state is an observation of an array environment."""
+    if not isinstance(maze_state, Mapping):
+        return False
+    return any(maze_state.keys() >= space.spaces.keys() for space in env.observation_spaces_dict.values())
 
 
 def name_of_source(source: Any) -> str:

@@ -2,9 +2,8 @@
 
 import math
 import os
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
@@ -22,6 +21,7 @@ from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
 from maze_pl.core.spaces import leaves, mapped
 from maze_pl.core.spec import Spec
 from maze_pl.datasets.act_faults import fault_of
+from maze_pl.datasets.column_store import ColumnStore
 from maze_pl.datasets.episode_loader import (
     Damaged,
     EpisodeLoader,
@@ -113,6 +113,7 @@ class InMemoryDataset:
         self.on_damaged = on_damaged
         self.max_memory = max_memory
         self.spec: Spec | None = None
+        self._masked: Spec | None = None  # with the masks that actions were compared with
         self.damaged: list[str] = []
         self.n_episodes = 0
         self._columns: dict[StepKey, Columns] = {}
@@ -138,24 +139,34 @@ class InMemoryDataset:
     def _names(self) -> str:
         return ", ".join(map(name_of_source, self.input_data))
 
-    def load(self, make_env: MakeEnv | None = None, spec: Spec | None = None) -> Self:
+    def load(
+        self, make_env: MakeEnv | None = None, spec: Spec | None = None, masks: Mapping[str, str] | None = None
+    ) -> Self:
         """Read all episodes, unless they were already read.
 
         Args:
             make_env: Makes the environment that converts states.
             spec: Specification of that environment, which episodes must match; read from it if
                 None.
+            masks: Action head -> observation that masks it, which adds to the masks of `spec`. If a
+                mask is new, and forbids an action that was already read, all episodes are read again.
+
+        Raises:
+            ValueError: See the class; also if a mask fits no sub-step.
         """
+        masks = masks or {}
         if self.spec is not None and self._columns:
             require_same_spaces(self.spec, spec or self.spec, self._names, "the environment's")
-            return self
+            if self._fits((spec or self.spec).with_masks(masks)):
+                return self
         if make_env is not None and spec is None:
             with closing(make_env()) as env:
                 spec = Spec.of(env)
+        self._columns = {}
         self._counts, self.damaged = [], []
         self._has_converted = self.has_space_records = False
         with ExitStack() as files:
-            spec, columns = self._read(make_env, spec, files)
+            spec, columns = self._read(make_env, spec, masks, files)
         if self.damaged:
             skipped = f"skipped, {len(self.damaged)} in all: {', '.join(self.damaged[:3])}"
             warnings.warn(skipped, stacklevel=2)
@@ -166,12 +177,15 @@ class InMemoryDataset:
         self._columns = mapped(torch.from_numpy, columns)
         return self
 
-    def _read(self, make_env: MakeEnv | None, spec: Spec | None, files: ExitStack) -> tuple[Spec | None, Any]:
+    def _read(
+        self, make_env: MakeEnv | None, spec: Spec | None, masks: Mapping[str, str], files: ExitStack
+    ) -> tuple[Spec | None, Any]:
         """Read all episodes that have the same spaces.
 
         Args:
             make_env: As for `load`.
             spec: As for `load`; if None, the first episode determines it.
+            masks: As for `load`.
             files: Closes the temporary files.
 
         Returns:
@@ -180,22 +194,24 @@ class InMemoryDataset:
         """
         owner = "the environment's"
         matching = spec  # the last specification that was compared; most episodes share one object
-        store = _ColumnStore(files)
+        store = ColumnStore(files)
         parts = files.enter_context(closing(Parts(math.ceil(self.max_memory / 10))))
         episodes: list[Loaded] = []
         n_bytes = 0
         identities: set[bytes] = set()
+        self._masked = None if spec is None else spec.with_masks(masks)
         for episode in self._episodes(make_env, spec):
             identity = episode.choices.identity()
             if identity in identities:
                 continue
             if spec is None:
                 spec = episode.spec
+                self._masked = spec.with_masks(masks)
                 owner = f"that of {episode.name}"
             if episode.spec is not matching:
                 require_same_spaces(episode.spec, spec, episode.name, owner)
                 matching = episode.spec
-            if self.on_damaged == "skip" and not self._is_valid(episode, spec):
+            if self.on_damaged == "skip" and not self._is_valid(episode):
                 continue  # a copy of the episode may be intact
             identities.add(identity)
             self._has_converted |= episode.is_converted
@@ -205,27 +221,27 @@ class InMemoryDataset:
                 n_bytes += sum(array.nbytes for array in leaves(episode.acts))
                 n_bytes += sum(map(len, episode.choices.acts))
                 if n_bytes > self.max_memory:
-                    store.write(self._joined(episodes, spec, parts))
+                    store.write(self._joined(episodes, parts))
                     episodes = []
                     n_bytes = 0
         if episodes:
-            assert spec is not None
-            joined = self._joined(episodes, spec, parts)
+            joined = self._joined(episodes, parts)
             if store.columns is None:
                 return spec, self._without(parts.find(), joined, files)
             store.write(joined)
         return spec, self._without(parts.find(), store.columns, files)
 
-    def _joined(self, episodes: list[Loaded], spec: Spec, parts: Parts) -> Any:
+    def _joined(self, episodes: list[Loaded], parts: Parts) -> Any:
         """Concatenate episodes.
 
         Raises:
             ValueError: A value is outside its space, or an action is masked.
         """
+        assert self._masked is not None
         joined = mapped(_concatenated, *(episode.acts for episode in episodes))
-        if self.on_damaged == "refuse" and fault_of(spec, joined):  # faster than each episode
+        if self.on_damaged == "refuse" and fault_of(self._masked, joined):  # faster than each episode
             for episode in episodes:
-                self._is_valid(episode, spec)
+                self._is_valid(episode)
         for episode in episodes:
             self._counts.append([len(columns["agent_id"]) for columns in episode.acts.values()])
             parts.add(episode.choices)
@@ -241,7 +257,7 @@ class InMemoryDataset:
         self._counts = counts[is_kept].tolist()
         # by sub-step, [n_episodes] acts up to the end of each episode
         ends = dict(zip(columns, np.cumsum(counts, axis=0).T, strict=True))
-        store = _ColumnStore(files)
+        store = ColumnStore(files)
         n_together = _EPISODES_TOGETHER if self.max_memory else len(counts)
         for first in range(0, len(counts), n_together):
             some = slice(first, first + n_together)
@@ -255,9 +271,21 @@ class InMemoryDataset:
             store.write(chosen)
         return store.columns
 
-    def _is_valid(self, episode: Loaded, spec: Spec) -> bool:
+    def _fits(self, spec: Spec) -> bool:
+        """Return whether the masks of a specification allow all loaded actions."""
+        assert self._masked is not None
+        known = self._masked.steps
+        if all(step.masks.items() <= known[key].masks.items() for key, step in spec.steps.items()):
+            return True
+        if fault_of(spec, mapped(Tensor.numpy, self._columns)):
+            return False
+        self._masked = spec
+        return True
+
+    def _is_valid(self, episode: Loaded) -> bool:
         """Return whether the values of an episode are in their spaces; note the first that is not."""
-        problem = fault_of(spec, episode.acts)
+        assert self._masked is not None
+        problem = fault_of(self._masked, episode.acts)
         if problem:
             self._note_damage(f"{episode.place}: {problem}")
         return not problem
@@ -305,19 +333,6 @@ class InMemoryDataset:
             return max(1, min(self.n_workers, n_state_files))
         return max(1, min(len(os.sched_getaffinity(0)), n_state_files // _FILES_PER_PROCESS))
 
-    def check_values(self, spec: Spec) -> None:
-        """Refuse acts with a value outside its space, an invalid mask, or a masked action.
-
-        Args:
-            spec: Specification that also names masks, which the episodes themselves do not.
-
-        Raises:
-            ValueError: There is such a value, mask or action; the message names it.
-        """
-        problem = fault_of(spec, mapped(Tensor.numpy, self._columns))
-        if problem:
-            raise ValueError(f"{self._names}: {problem}")
-
     def split(self, validation_percentage: float, seed: int) -> tuple[Tensor, Tensor]:
         """Split acts at random into a training and a validation set, by whole episodes.
 
@@ -359,40 +374,6 @@ class InMemoryDataset:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the loaded acts when pickling: other processes read everything themselves."""
         return {**self.__dict__, "_columns": {}}
-
-
-class _ColumnStore:
-    """Columns of acts in unnamed temporary files, which leave nothing behind.
-
-    Args:
-        files: Closes the files; their content stays readable until it is no longer needed.
-
-    Attributes:
-        columns: By step key, all acts written so far, as memory-mapped arrays [n, ...]; None before
-            the first.
-    """
-
-    def __init__(self, files: ExitStack) -> None:
-        self._stack = files
-        self._files: Any = None
-        self.columns: Any = None
-
-    def write(self, acts: Any) -> None:
-        """Append acts, in trees of arrays [n, ...]."""
-        if self._files is None:
-            self._files = mapped(self._new_file, acts)
-        like = acts if self.columns is None else self.columns
-        self.columns = mapped(_appended, self._files, acts, like)
-
-    def _new_file(self, _: Any) -> Any:
-        return self._stack.enter_context(tempfile.TemporaryFile())
-
-
-def _appended(file: Any, rows: Any, like: Any) -> Any:
-    """Append rows to a file, with the dtype of `like`, and memory-map all of its rows, [n, ...]."""
-    file.write(rows.astype(like.dtype, copy=False).tobytes())
-    numbers = np.memmap(file, like.dtype, "r+") if file.tell() else np.zeros(0, like.dtype)
-    return numbers.reshape(-1, *rows.shape[1:])
 
 
 def _concatenated(*parts: Any) -> Any:

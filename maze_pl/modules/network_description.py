@@ -59,8 +59,7 @@ def require_same_networks(networks: TorchActorCritic, entry: CheckpointEntry, we
         ValueError: A part of the networks differs.
     """
     own = networks.state_dict(prefix=_PREFIX)
-    shapes = {name: value.shape for name, value in weights.items() if name.startswith(_PREFIX)}
-    if shapes != {name: value.shape for name, value in own.items()}:
+    if _shapes(weights) != _shapes(own):
         return
     saved = entry.get("networks", {})
     for part, found in describe_networks(networks).items():
@@ -68,6 +67,11 @@ def require_same_networks(networks: TorchActorCritic, entry: CheckpointEntry, we
             fault = f"the checkpoint is of other networks: {part}: {saved[part] or 'none'}, here {found or 'none'}"
             remedy = "pass networks as in its run, as in load_from_checkpoint(path, networks=...)"
             raise ValueError(f"{fault}; {remedy}; --warm-start and load_state_dict take over weights alone")
+
+
+def _shapes(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shapes of the weights of policy and critic; None for extra state that is not a tensor."""
+    return {name: getattr(value, "shape", None) for name, value in weights.items() if name.startswith(_PREFIX)}
 
 
 def _activations(networks: nn.Module) -> str:

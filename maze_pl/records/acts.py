@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.exact_numbers import first_changed, overflow_of
+from maze_pl.core.spaces import no_value
 from maze_pl.core.spec import Spec
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -91,13 +92,48 @@ def columns_of_acts(spec: Spec, acts: Sequence[Act], is_exact: bool) -> dict[str
     integers, flags = np.dtype(np.int64), np.dtype(np.bool_)
     return {
         "key_index": key_index,
-        "agent_id": _as_type(agent_ids, integers, "an agent id", is_exact=True),
-        "env_time": _as_type(env_times, integers, "an environment time", is_exact=True),
-        "reward": np.array(rewards, np.float64),
-        "actor_done": _as_type(actor_done, flags, "a value of actor_done", is_exact=True),
+        "agent_id": _column(agent_ids, integers, "the agent id"),
+        "env_time": _column(env_times, integers, "the environment time"),
+        "reward": _rewards(rewards) if is_exact else np.array(rewards, np.float64),
+        "actor_done": _column(actor_done, flags, "actor_done"),
         "observation": observation,
         "action": action,
     }
+
+
+def _column(values: Sequence[Any], dtype: np.dtype[Any], what: str) -> Array:
+    """[L] a number of each act.
+
+    Raises:
+        ValueError: Something else is in its place; the message names the act.
+    """
+    try:
+        array = _as_type(values, dtype, what, is_exact=True)
+    except ValueError:
+        array = np.zeros(())
+    if array.ndim == 1:
+        return array
+    numbers = []
+    for place, value in enumerate(values):
+        number = _as_type(value, dtype, f"{what} of act {place}", is_exact=True)
+        if number.ndim:
+            raise ValueError(f"{what} of act {place} is {reprlib.repr(value)}, expected a single number")
+        numbers.append(number)
+    return np.array(numbers)
+
+
+def _rewards(values: Sequence[Any]) -> Array:
+    """[L] rewards of the acts.
+
+    Raises:
+        ValueError: One is not a finite number; the message names the act.
+    """
+    rewards = _column(values, np.dtype(np.float64), "the reward")
+    is_finite = np.isfinite(rewards)
+    if not is_finite.all():
+        place = int(is_finite.argmin())
+        raise ValueError(f"the reward of act {place} is {rewards[place]}, expected a finite number")
+    return rewards
 
 
 def _stacked(trees: _Trees, space: spaces.Dict, what: str, is_exact: bool) -> Tree:
@@ -115,11 +151,13 @@ def _stacked(trees: _Trees, space: spaces.Dict, what: str, is_exact: bool) -> Tr
         try:
             values = [tree[name] for tree in trees.values()]
             array = as_stored(values, part, name, is_exact=is_exact)
-        except (KeyError, ValueError):
+        except (IndexError, KeyError, TypeError, ValueError):
             return _stacked_alone(trees, space, what, is_exact)
         if _without_ones(array.shape[1:]) != _without_ones(shape):
             return _stacked_alone(trees, space, what, is_exact)
         arrays[name] = array.reshape(len(values), *shape)
+        if is_exact and no_value(part, arrays[name], len(values)):
+            return _stacked_alone(trees, space, what, is_exact)
     return arrays
 
 
@@ -133,6 +171,8 @@ def _stacked_alone(trees: _Trees, space: spaces.Dict, what: str, is_exact: bool)
     for name, part in space.spaces.items():
         arrays[name] = np.zeros((len(trees), *(part.shape or ())), part.dtype)
     for row, (place, tree) in enumerate(trees.items()):
+        if not isinstance(tree, Mapping):
+            raise ValueError(f"the {what} in act {place} is {reprlib.repr(tree)}, {_expected(space)}")
         if missing := space.spaces.keys() - tree.keys():
             fault = f"lacks {sorted(missing)}; it has {sorted(tree)}"
             raise ValueError(f"the {what} in act {place} {fault}")
@@ -152,13 +192,22 @@ def _stored_alone(value: Any, space: spaces.Space[Any], what: str, is_exact: boo
         is_exact: See `as_stored`.
 
     Raises:
-        ValueError: It is not a value of this shape, or its type cannot hold it.
+        ValueError: It is not a value of this shape, its type cannot hold it, or an exact one is not in the space.
     """
     shape = space.shape or ()
     array = as_stored(value, space, what, is_exact=is_exact)
     if _without_ones(array.shape) != _without_ones(shape):
         raise ValueError(f"{what} has shape {array.shape}, expected {shape}")
-    return array.reshape(shape)
+    stored = array.reshape(shape)
+    if is_exact and no_value(space, stored[np.newaxis], 1):
+        name = " ".join(str(space).split())  # bounds are printed on several lines
+        raise ValueError(f"{what} is {reprlib.repr(stored.tolist())}, which is not in {name}")
+    return stored
+
+
+def _expected(space: spaces.Dict) -> str:
+    """Describe what should have come instead of something that is not a dict."""
+    return f"expected a dict with {list(space.spaces)}"
 
 
 def _without_ones(shape: tuple[int, ...]) -> list[int]:
@@ -189,7 +238,10 @@ def last_turn(
     if last.step_key not in spec.steps:
         fault = f"last_actor={actor!r} is of sub-step {last.step_key!r}"
         raise ValueError(f"{fault}; the sub-steps are {list(spec.steps)}")
-    known = spec.steps[last.step_key].observation_space.spaces
+    space = spec.steps[last.step_key].observation_space
+    known = space.spaces
+    if not isinstance(observation, Mapping):
+        raise ValueError(f"last_observation is {reprlib.repr(observation)}, {_expected(space)}")
     if missing := known.keys() - observation.keys():
         fault = f"lacks {sorted(missing)}; it has {sorted(observation)}"
         raise ValueError(f"last_observation, which {last} would have seen, {fault}")

@@ -23,7 +23,6 @@ from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.records.acts import Act as Act
 from maze_pl.records.acts import Array, Tree, columns_of_acts, last_turn
-from maze_pl.records.acts import as_stored as as_stored
 from maze_pl.records.framing import read_records, write_record
 
 _LARGEST_COUNT: Final = 1 << 31
@@ -33,7 +32,6 @@ _LARGEST_TIME: Final = 1 << 53
 FIXED: Final = struct.Struct("<QqqIIII")
 """Acts, last environment time, last agent id and step key, lengths of the description and of the id, flags."""
 _NAMES: Final = "key_index", "agent_id", "env_time", "reward", "actor_done", "actor_reward"
-_END: Final = "terminated", "truncated", "last_env_time", "last_actor", "last_observation", "actor_reward"
 _KINDS: Final = "<i8", "<i8", "<i8", "<f8", "u1", "<f8"
 # flags; lower bits mark arrays that differ from `_usual`
 _TERMINATED: Final = 64
@@ -91,9 +89,14 @@ class SpacesTrajectoryRecord:
         episode_id: str,
         spec: Spec,
         acts: Sequence[Act],
-        *rest: Any,
+        terminated: bool,
+        truncated: bool,
+        last_env_time: int,
+        last_actor: ActorID | tuple[StepKey, int] | None,
+        last_observation: Mapping[str, Any],
+        actor_reward: Array | None = None,
+        *,
         is_from_environment: bool = False,
-        **others: Any,
     ) -> Self:
         """Make the record of an episode from a sequence of acts.
 
@@ -101,21 +104,36 @@ class SpacesTrajectoryRecord:
             episode_id: UUID of the episode.
             spec: Specification of observations and actions.
             acts: [L] the acts.
-            rest: The attributes from `terminated` on; `last_actor` may be a pair.
+            terminated: See the attributes, also for the following.
+            truncated: See the attributes.
+            last_env_time: See the attributes.
+            last_actor: See the attributes; may be a pair.
+            last_observation: See the attributes.
+            actor_reward: See the attributes.
             is_from_environment: The acts were played in an environment of this library, which has
                 checked them; fractions of observations of integers are cut off, as for policies.
-            others: Attributes from `terminated` on, by name.
 
         Raises:
             ValueError: An act does not fit the specification, or the acts contradict each other or
                 the end.
         """
         is_exact = not is_from_environment
-        end = dict(zip(_END[: len(rest)], rest, strict=True)) | others
-        if end.get("last_actor") is not None:
-            turn = end["last_actor"], end.get("last_observation", {})
-            end["last_actor"], end["last_observation"] = last_turn(spec, *turn, is_exact)
-        record = cls(episode_id, spec, **columns_of_acts(spec, acts, is_exact), **end)
+        columns = columns_of_acts(spec, acts, is_exact)
+        if last_actor is None:
+            actor, last = None, dict(last_observation)
+        else:
+            actor, last = last_turn(spec, last_actor, last_observation, is_exact)
+        record = cls(
+            episode_id,
+            spec,
+            **columns,
+            terminated=terminated,
+            truncated=truncated,
+            last_env_time=last_env_time,
+            last_actor=actor,
+            last_observation=last,
+            actor_reward=actor_reward,
+        )
         if is_exact:
             record._require_consistent()
         return record
@@ -124,8 +142,17 @@ class SpacesTrajectoryRecord:
         """Refuse an episode without an end, and actors that act although they were done.
 
         Raises:
-            ValueError: The record contradicts itself.
+            ValueError: The record contradicts itself, or `check` refuses it.
         """
+        try:
+            self.check()
+        except ValueError as error:
+            raise ValueError(f"episode {self.episode_id}: {error}") from error
+        if self.last_observation and self.last_actor is None and not self.terminated:
+            fault = f"episode {self.episode_id} has a last_observation, but no last_actor"
+            raise ValueError(
+                f"{fault}; name the actor that would have seen it, such as ({self.spec.step_keys[0]!r}, 0)"
+            )
         if not (self.terminated or self.truncated):
             fault = f"episode {self.episode_id} is neither terminated nor truncated"
             raise ValueError(f"{fault}; one that was cut off or goes on is truncated")

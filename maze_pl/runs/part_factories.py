@@ -26,7 +26,8 @@ def to_factory(part: Any, name: str) -> Any:
 
     Raises:
         TypeError: The arguments of a configuration are not a dict.
-        ValueError: A configuration names no class, or has arguments next to it.
+        ValueError: A configuration names no class, or has arguments next to it; or a class that cannot be
+            imported has arguments with configurations.
     """
     if isinstance(part, str):
         return Factory(part)
@@ -45,8 +46,39 @@ def to_factory(part: Any, name: str) -> Any:
     for key in ("init_args", "dict_kwargs"):
         _require_mapping(part.get(key), path, name)
     if isinstance(path, type):
-        return partial(path, **{**(part.get("init_args") or {}), **(part.get("dict_kwargs") or {})})
+        arguments = {**(part.get("init_args") or {}), **(part.get("dict_kwargs") or {})}
+        if not _has_configuration(arguments):
+            return partial(path, **arguments)
+        part = {**part, "class_path": _importable_path(path, name)}
     return Factory.of(part)
+
+
+def _has_configuration(arguments: Any) -> bool:
+    """True if arguments, or a part of them, are the configuration of an object."""
+    if isinstance(arguments, list | tuple):
+        return any(_has_configuration(item) for item in arguments)
+    if not isinstance(arguments, Mapping):
+        return False
+    if "class_path" in arguments and arguments.keys() <= set(COMPONENT_KEYS):
+        return True
+    return any(_has_configuration(item) for item in arguments.values())
+
+
+def _importable_path(kind: type, name: str) -> str:
+    """Return the path of a class whose arguments are configurations.
+
+    Raises:
+        ValueError: The path does not lead to the class.
+    """
+    path = _path_of(kind)
+    try:
+        is_importable = import_object(path) is kind
+    except ImportError:
+        is_importable = False
+    if not is_importable:
+        remedy = "pass the objects themselves, or define the class in a module"
+        raise ValueError(f"{name}: {path} cannot be imported, but its arguments are configurations; {remedy}")
+    return path
 
 
 def _path_of(kind: Any) -> str:
@@ -102,6 +134,7 @@ def listed_wrappers(wrappers: Any) -> list[Any]:
 
     Raises:
         TypeError: The arguments of a class are not a dict.
+        ValueError: A class that cannot be imported has arguments with configurations.
     """
     if not isinstance(wrappers, Mapping):
         is_list = isinstance(wrappers, Iterable) and not isinstance(wrappers, str)
@@ -116,7 +149,9 @@ def _wrapper_of(kind: Any, arguments: Any, name: str) -> Any:
     """Return a wrapper of a class or class path."""
     if isinstance(kind, type):
         _require_mapping(arguments, kind, name)
-        return partial(kind, **arguments)
+        if not _has_configuration(arguments):
+            return partial(kind, **arguments)
+        kind = _importable_path(kind, name)
     return {"class_path": kind, "init_args": arguments}
 
 

@@ -12,7 +12,7 @@ from maze_pl.agents.best_actions import Action, best_actions, likeliest_actions
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array, MazeStatePolicy, Policy, PolicyBatch
 from maze_pl.core.random_policy import RandomPolicy
-from maze_pl.core.spaces import allowed_entries, rollout_action
+from maze_pl.core.spaces import allowed_entries, environment_actions, rollout_action
 from maze_pl.core.spec import Spec
 from maze_pl.search.search_error import SearchError
 from maze_pl.search.simulation import Simulation
@@ -29,7 +29,8 @@ class PolicyCalls:
         spec: Observations and actions of the actors.
         temperature: Above 1 flattens the policy's distributions, below 1 sharpens them.
         max_actions: Number of actions that `candidates` returns.
-        min_ratio: Smallest probability of these actions, relative to that of the most likely one.
+        min_ratio: Smallest probability of these actions, relative to that of the most likely one; 0
+            for a rule, which has no probabilities.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class PolicyCalls:
         choices are the most likely ones by far.
 
         Raises:
-            SearchError: The policy gives no action a positive probability.
+            SearchError: The policy gives no action a positive probability, or is a rule with a `min_ratio`.
         """
         found: dict[int, list[tuple[Action, float]]] = {}
         for key, places in _by_step_key(simulations, range(len(simulations))).items():
@@ -119,11 +120,15 @@ class PolicyCalls:
 
     def _of_rule(self, key: StepKey, batch: PolicyBatch) -> dict[str, Any]:
         """Return probabilities of all allowed options, high ones of those that a rule chooses."""
+        if self._min_ratio:
+            reason = "is a rule, without probabilities, so that only its choices would be tried"
+            raise SearchError(f"{type(self.policy).__name__} {reason}; leave out min_ratio={self._min_ratio:g}")
         generator = torch.Generator().manual_seed(0)  # for rules that ignore `deterministic`
         step = self.policy.act(batch, deterministic=True, temperature=self._temperature, generator=generator)
         found = self._uniform(key, batch)
         for head, space in self._spec.steps[key].action_space.spaces.items():
-            found[head] = _concentrated(space, found[head], np.asarray(step.action[head]))
+            action = environment_actions(space, step.action[head])  # rules may return floats
+            found[head] = _concentrated(space, found[head], action)
         return found
 
 

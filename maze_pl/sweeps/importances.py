@@ -1,6 +1,6 @@
 """Importances of searched options, from ranks of the trials."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -82,22 +82,12 @@ def _mean_difference(ranks: Array) -> float:
 def _explained(parameter: Parameter, chosen: Sequence[Any], ranks: Array) -> float:
     """Share of the differences between ranks that an option explains; 0 if it may be chance."""
     places = _places(parameter, chosen)
-    distances = np.abs(places[:, np.newaxis] - places)
-    np.fill_diagonal(distances, np.inf)
     if isinstance(parameter, Choice):
-        is_close = distances == 0.0
+        if len(np.unique(places)) == len(places):  # as many choices as trials
+            return 0.0
+        close = _difference_in_groups(places)
     else:
-        n_near = max(1, round(len(ranks) ** 0.5))
-        is_close = distances <= np.partition(distances, n_near - 1)[:, n_near - 1 : n_near]
-    first, second = np.nonzero(is_close)
-    if not len(first):  # as many choices as trials
-        return 0.0
-    n_close = np.bincount(first, minlength=len(ranks))
-    weights = 1.0 / (n_close[first] * np.count_nonzero(n_close))
-
-    def close(order: Array) -> float:
-        return float(np.abs(order[first] - order[second]) @ weights)
-
+        close = _difference_of_neighbours(places)
     mean = _mean_difference(ranks)
     by_option = np.empty_like(ranks)
     by_option[np.argsort(places, kind="stable")] = np.sort(ranks)
@@ -108,6 +98,45 @@ def _explained(parameter: Parameter, chosen: Sequence[Any], ranks: Array) -> flo
     if largest <= 0.0 or found <= max(0.0, float(np.quantile(by_chance, 1.0 - _CHANCE))):
         return 0.0
     return min(1.0, found / largest)
+
+
+def _difference_in_groups(places: Array) -> Callable[[Array], float]:
+    """Return the function from ranks to their mean |R_i - R_j| in pairs of trials with the same choice.
+
+    Args:
+        places: [n] numbers of the choices from 0, at least one of which occurs twice.
+    """
+    sizes = np.bincount(places.astype(np.int64))
+    sizes = sizes[sizes > 0]
+    place_in_group = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    size = np.repeat(sizes, sizes)
+    n_in_pairs = sizes[sizes > 1].sum()
+    # in each place of the order by choice and then by rank; as in `_mean_difference` of each choice
+    weights = 2.0 * (2.0 * place_in_group - (size - 1)) / (np.maximum(size - 1, 1) * n_in_pairs)
+
+    def difference(ranks: Array) -> float:
+        return float(ranks[np.lexsort((ranks, places))] @ weights)
+
+    return difference
+
+
+def _difference_of_neighbours(places: Array) -> Callable[[Array], float]:
+    """Return the function from ranks to their mean |R_i - R_j| in pairs of neighbours.
+
+    Args:
+        places: [n] values of an option in a range.
+    """
+    distances = np.abs(places[:, np.newaxis] - places)
+    np.fill_diagonal(distances, np.inf)
+    n_near = max(1, round(len(places) ** 0.5))
+    is_close = distances <= np.partition(distances, n_near - 1)[:, n_near - 1 : n_near]
+    first, second = np.nonzero(is_close)
+    weights = 1.0 / (np.bincount(first)[first] * len(places))
+
+    def difference(ranks: Array) -> float:
+        return float(np.abs(ranks[first] - ranks[second]) @ weights)
+
+    return difference
 
 
 def _places(parameter: Parameter, chosen: Sequence[Any]) -> Array:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,8 +47,8 @@ def write_pictures(result: SweepResult) -> list[Path]:
         "slices": draw_slices,
         "parallel_coordinates": draw_parallel_coordinates,
     }
-    if result.importances:
-        drawings["importances"] = draw_importances
+    if importances := result.importances:
+        drawings["importances"] = partial(draw_importances, importances)
     folder = result.folder / PICTURES
     folder.mkdir(exist_ok=True)
     files = []
@@ -81,14 +82,14 @@ def draw_history(result: SweepResult, finished: list[Trial]) -> Any:
     return figure
 
 
-def draw_importances(result: SweepResult, _: list[Trial]) -> Any:
+def draw_importances(importances: dict[str, float], result: SweepResult, _: list[Trial]) -> Any:
     """Draw the importance of each option as a bar, on an axis from 0 to 1."""
-    importances = dict(reversed(result.importances.items()))
     figure = _figure(6.4, 1.1 + 0.38 * len(importances))
     axes = figure.add_subplot(1, 1, 1)
-    names = [_shortened(name) for name in importances]
-    bars = axes.barh(names, list(importances.values()), color=COLOURS[0], height=0.65)
-    axes.bar_label(bars, [f"{share:.2f}" for share in importances.values()], padding=3, fontsize=8)
+    names = [_shortened(name) for name in reversed(importances)]
+    shares = [importances[name] for name in reversed(importances)]
+    bars = axes.barh(names, shares, color=COLOURS[0], height=0.65)
+    axes.bar_label(bars, [f"{share:.2f}" for share in shares], padding=3, fontsize=8)
     _label(axes, f"importance for {result.plan.objectives[0].metric}", "")
     axes.set_xlim(0, 1.1)  # with room for labels
     axes.grid(visible=False, axis="y")

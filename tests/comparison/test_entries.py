@@ -105,6 +105,19 @@ def test_a_baseline_is_a_name_of_a_dict_before_a_path() -> None:
     assert shown(entries([{"old": new}], ["old", Path(old)])) == [("old", [new], True), ("old (2)", [old], True)]
 
 
+def test_a_baseline_does_not_have_the_name_of_another_source(folder: Path) -> None:
+    a, b = write_run("runs/a", 0), write_run("runs/b", 1)
+    policy, other = object(), object()
+    message = "the baseline {'mine': .*} has the name of another run or policy: give each of them a different name"
+    for first, second in ((a, b), (policy, other), (a, policy), ("random", "heuristic")):
+        for sources, baselines in (([{"mine": first}], [{"mine": second}]), ([], [{"mine": first}, {"mine": second}])):
+            with pytest.raises(ConfigurationError, match=message):
+                entries(sources, baselines)
+    rule = {"class_path": "maze_pl.agents.RandomPolicy", "init_args": {}}
+    for first, second in ((a, str(folder / a)), (policy, policy), (rule, dict(rule))):
+        assert shown(entries([{"mine": first}], [{"mine": second}]))[0][2], "it is this entry"
+
+
 def test_arguments_of_policies_are_those_of_their_configuration(folder: Path) -> None:
     rule = {"_target_": "maze_pl.agents.RandomPolicy", "masks": None}
     (named, policy) = entries([{"mine": rule}, rule])

@@ -183,6 +183,8 @@ def test_without_an_environment_the_masks_are_those_of_the_configuration() -> No
     assert module(0, {"a": "m"}).spec.steps[0].masks == {"a": "m"}
     with pytest.raises(ValueError, match=r"episode e: the mask 'm' of action head 'a' holds \[2.0\]"):
         _ = module(2, {"a": "m"}).spec
+    with pytest.raises(ValueError, match=r"episode e: the mask 'm' of action head 'a' holds \[2.0\]"):
+        module(2, {"a": "m"}).train_dataloader()
     with pytest.raises(ValueError, match=r"\['b'\] fit no sub-step"):
         _ = module(0, {"b": "m"}).spec
 

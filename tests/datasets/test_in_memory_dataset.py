@@ -6,7 +6,7 @@ import tracemalloc
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
@@ -328,6 +328,8 @@ def masked_episode(head: spaces.Space[Any], mask: list[int], *actions: Any) -> S
     [
         (spaces.Discrete(3), [1, 0, 1], [0, 2], 1),
         (spaces.Discrete(3, start=5), [1, 0, 1], [5, 7], 6),
+        (spaces.Discrete(3, start=5, dtype=np.uint64), [1, 0, 1], [5, 7], 6),
+        (spaces.MultiDiscrete([2, 3], dtype=np.uint64), [1, 0, 0, 1, 1], [[0, 1], [0, 2]], [0, 0]),
         (spaces.Discrete(3), [0, 0, 0], [0, 1, 2], None),  # all are equally likely then
         (spaces.MultiDiscrete([2, 3]), [1, 0, 0, 1, 1], [[0, 1], [0, 2]], [0, 0]),
         (spaces.MultiDiscrete([2, 3]), [0, 0, 0, 1, 1], [[0, 1], [1, 2]], [1, 0]),
@@ -351,13 +353,30 @@ def test_actions_that_a_mask_forbids_are_refused(
     assert dataset.n_episodes == 1
 
 
-def test_masks_that_only_the_data_module_names_are_compared_with_actions(tmp_path: Path) -> None:
-    record = masked_episode(spaces.Discrete(3), [1, 0, 1], 0, 1)
-    (step,) = record.spec.steps.values()
-    record.spec = Spec({"pick": replace(step, masks={})})
-    dataset = InMemoryDataset(record).load()
-    with pytest.raises(ValueError, match=r"episode e: its action 1 of head 'a' in act 1 .* the mask 'm'"):
-        dataset.check_values(Spec({"pick": step}))
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("max_memory", [0, 1])
+def test_masks_that_only_the_data_module_names_are_compared_with_actions(is_loaded: bool, max_memory: int) -> None:
+    records = []
+    for name, actions in (("good", [0, 2, 0]), ("bad", [0, 1]), ("fine", [2])):
+        record = masked_episode(spaces.Discrete(3), [1, 0, 1], *actions)
+        (step,) = record.spec.steps.values()
+        records.append(replace(record, episode_id=name, spec=Spec({"pick": replace(step, masks={})})))
+
+    def dataset(on_damaged: Literal["refuse", "skip"], which: slice = slice(None)) -> InMemoryDataset:
+        made = InMemoryDataset(records[which], on_damaged=on_damaged, max_memory=max_memory)
+        return made.load() if is_loaded else made
+
+    refusing = dataset("refuse")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"^episode bad: its action 1 of head 'a' in act 1 .* the mask 'm'"):
+            refusing.load(masks={"a": "m"})
+    with pytest.warns(UserWarning, match="skipped, 1 in all: episode bad: "):
+        kept = dataset("skip").load(masks={"a": "m"})
+    assert kept.lengths.tolist() == [[3], [1]] and len(kept.load(masks={"a": "m"})) == 4
+    assert kept.spec is not None and kept.spec.steps["pick"].masks == {}, "another data module need not name them"
+    assert len(dataset("refuse", slice(0, 3, 2)).load(masks={"a": "m"})) == 4
+    with pytest.raises(ValueError, match=r"\['b'\] fit no sub-step"):
+        dataset("skip").load(masks={"b": "m"})
 
 
 def test_files_that_may_run_code_are_only_read_if_they_are_trusted(tmp_path: Path) -> None:

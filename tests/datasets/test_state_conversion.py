@@ -190,3 +190,11 @@ def test_states_of_the_form_for_single_episodes_are_not_of_arrays() -> None:
         InMemoryDataset(states, trust=True).load(lambda: ArrayMazeEnv(CartPoleArrayEnv()))
     states, _ = play(TimeLimitWrapper(ArrayMazeEnv(CartPoleArrayEnv()), 3), 0)
     assert len(InMemoryDataset(states, trust=True).load(lambda: ArrayMazeEnv(CartPoleArrayEnv()))) == 3
+
+
+def test_other_errors_than_foreign_states_are_shown_for_array_environments_too() -> None:
+    states, _ = play(TimeLimitWrapper(StepSkipWrapper(ArrayMazeEnv(CartPoleArrayEnv()), 2), 5), 0)
+    with pytest.raises(
+        ValueError, match=r"cannot convert: .*ObservationStackWrapper needs the states .* around StepSkip"
+    ):
+        InMemoryDataset(states, trust=True).load(lambda: skipped(stacked(ArrayMazeEnv(CartPoleArrayEnv()))))

@@ -73,6 +73,27 @@ def test_weights_are_not_loaded_into_networks_with_other_activations(
         kit.fit(make(), epochs=2, length=1, ckpt_path=path)
 
 
+class Noted(nn.ReLU):
+    """A layer with state that is not a tensor."""
+
+    def get_extra_state(self) -> dict[str, str]:
+        return {"note": "of the layer"}
+
+    def set_extra_state(self, state: dict[str, str]) -> None:
+        assert state == self.get_extra_state()
+
+
+def test_layers_may_have_state_that_is_not_a_tensor(kit: SimpleNamespace, tmp_path: Path) -> None:
+    module, path = make(non_lin=Noted), tmp_path / "one.ckpt"
+    kit.fit(module, length=1).save_checkpoint(path)
+    loaded = PPO.load_from_checkpoint(path, networks=composer(non_lin=Noted), weights_only=True)
+    assert torch.equal(next(loaded.parameters()), next(module.parameters()))
+    saved_entry: Any = {"networks": describe_networks(make(non_lin=Noted, hidden_units=[3]).networks)}
+    saved_entry["networks"]["activations of the critic"] = "Tanh"
+    with pytest.raises(ValueError, match="activations of the critic: Tanh, here none"):
+        require(module.networks, saved_entry)
+
+
 def test_weights_are_not_loaded_for_actions_of_another_distribution() -> None:
     entry: Any = saved(PPO(networks=composer(distribution_mapper_config=SQUASHED), spec=BOX_SPEC))
     found = r"distribution of action head 'move', sub-step 0: SquashedGaussian\w+, here DiagonalGaussian"

@@ -75,15 +75,45 @@ def test_the_actor_of_a_truncated_episode_may_be_a_pair() -> None:
         (OBSERVATION, {**SEEN, "bays": np.zeros((3, 2))}, r"act 2 has shape \(3, 2\), expected \(2, 3\)"),
         (OBSERVATION, {**SEEN, "bays": [[0, 1], [0]]}, r"act 2 is \[\[0, 1\], \[0\]\], expected an array"),
         (KEY, "Pick", r"act 2 is of sub-step 'Pick'; the sub-steps are \['pick', 'tool'\]"),
-        (AGENT, 0.5, "an agent id has the value 0.5"),
-        (TIME, 0.9, "an environment time has the value 0.9"),
-        (TIME, "1", r"an environment time is .* expected numbers of type int64"),
-        (DONE, "False", r"a value of actor_done is .* expected numbers of type bool"),
+        (AGENT, 0.5, "the agent id of act 2 has the value 0.5"),
+        (TIME, 0.9, "the environment time of act 2 has the value 0.9"),
+        (TIME, "1", r"the environment time of act 2 is '1', expected numbers of type int64"),
+        (TIME, [1], r"the environment time of act 2 is \[1\], expected a single number"),
+        (TIME, 5, r"its environment times, 0 to 2, are not in ascending order"),
+        (AGENT, 1, r"episode an-id: its agent ids \[1\] are out of range"),
+        (DONE, "False", r"actor_done of act 2 is 'False', expected numbers of type bool"),
+        (REWARD, float("nan"), "the reward of act 2 is nan, expected a finite number"),
+        (REWARD, "1.0", "the reward of act 2 is '1.0', expected numbers of type float64"),
+        (REWARD, None, "the reward of act 2 is None, expected numbers of type float64"),
+        (ACTION, {"bay": 4}, r"'bay' in the action of sub-step 'pick' in act 2 is 4, which is not in Discrete\(4\)"),
+        (ACTION, {"bay": -1}, "'bay' .* in act 2 is -1, which is not in"),
+        (ACTION, 3, r"the action of sub-step 'pick' in act 2 is 3, expected a dict with \['bay'\]"),
+        (OBSERVATION, {**SEEN, "mask": [1, 1, 2, 1]}, r"act 2 is \[1, 1, 2, 1\], which is not in MultiBinary\(4\)"),
+        (
+            OBSERVATION,
+            {**SEEN, "bays": [[0, 1, 0], [0, np.inf, 1]]},
+            r"act 2 is .*inf.*, which is not in Box\(0.0, 1.0",
+        ),
+        (
+            OBSERVATION,
+            np.zeros((2, 3)),
+            r"the observation .* act 2 is array\(.*, expected a dict with \['bays', 'mask'\]",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(place: int, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         record({(2, place): value})
+
+
+def test_arguments_are_those_of_any_function() -> None:
+    make: Any = SpacesTrajectoryRecord.of_acts
+    end = (True, False, 2, None, {}, None)
+    assert len(make("an-id", SPEC, acts(), *end)) == 4
+    with pytest.raises(TypeError, match="from 9 to 10 positional arguments"):
+        make("an-id", SPEC, acts(), *end, 1)
+    with pytest.raises(TypeError, match="multiple values for argument 'terminated'"):
+        make("an-id", SPEC, acts(), *end, terminated=False)
 
 
 def test_other_shapes_of_the_same_size_are_refused_in_all_acts_too() -> None:
@@ -104,6 +134,11 @@ def test_an_episode_without_acts_is_refused() -> None:
         ({"last_actor": ("Pick", 0)}, "of sub-step 'Pick'; the sub-steps are"),
         ({"last_observation": {}}, r"would have seen, lacks \['bays', 'mask'\]"),
         ({"last_observation": {**SEEN, "mask": [0.5] * 4}}, "'mask' in last_observation has the value 0.5"),
+        ({"last_observation": {**SEEN, "mask": [2] * 4}}, r"in last_observation is \[2, 2, 2, 2\], which is not in"),
+        ({"last_observation": [0.5]}, r"last_observation is \[0.5\], expected a dict with \['bays', 'mask'\]"),
+        ({"last_actor": None}, r"an-id has a last_observation, but no last_actor; name the actor .* \('pick', 0\)"),
+        ({"last_actor": ("pick", 1)}, "its last actor .* is out of range"),
+        ({"last_env_time": 0}, "its environment times, 0 to 0, are not in ascending order"),
         ({"truncated": False}, "episode an-id is neither terminated nor truncated"),
     ],
 )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from gymnasium import spaces
 
 from maze_pl import AgentDeployment
 from maze_pl.agents import DummyCartPolePolicy
@@ -80,6 +81,37 @@ def test_anything_else_is_refused_with_the_accepted_forms(argument: str, part: A
         rollout(**options)
     with pytest.raises(refused, match=f"{name}.*{message}"):
         AgentDeployment(DummyCartPolePolicy, **options)
+
+
+class Limited(TimeLimitWrapper):
+    """Ends episodes after as many steps as a policy has options."""
+
+    def __init__(self, env: Any, options: spaces.Discrete) -> None:
+        super().__init__(env, max_episode_steps=int(options.n))
+
+
+FIVE_OPTIONS = {"class_path": "gymnasium.spaces.Discrete", "init_args": {"n": 5}}
+
+
+@pytest.mark.parametrize("kind", [Limited, f"{__name__}.Limited"])
+def test_configurations_in_the_arguments_of_a_class_become_objects(kind: Any) -> None:
+    for wrapper in ({"class_path": kind, "init_args": {"options": FIVE_OPTIONS}}, {kind: {"options": FIVE_OPTIONS}}):
+        (trajectory,) = rollout(cart_pole, "heuristic", wrappers=wrapper)
+        assert trajectory.summary.env_steps == 5
+
+
+def test_configurations_in_the_arguments_of_a_local_class_are_refused() -> None:
+    class Local(Limited):
+        pass
+
+    node = {"class_path": Local, "init_args": {"options": FIVE_OPTIONS}}
+    with pytest.raises(ValueError, match=r"wrappers\[0\]: .*Local cannot be imported, but its arguments are config"):
+        rollout(cart_pole, wrappers=node)
+    with pytest.raises(ValueError, match=r"wrappers\[0\]: .*Local cannot be imported, but its arguments are config"):
+        rollout(cart_pole, wrappers={Local: {"options": FIVE_OPTIONS}})
+    node["init_args"] = {"options": spaces.Discrete(5)}
+    (trajectory,) = rollout(cart_pole, "heuristic", wrappers=node)
+    assert trajectory.summary.env_steps == 5
 
 
 def test_a_mapping_names_class_paths() -> None:

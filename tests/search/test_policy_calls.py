@@ -16,6 +16,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.runs.rollout import rollout
 from maze_pl.search.policy_calls import PolicyCalls
+from maze_pl.search.search_error import SearchError
 from maze_pl.search.simulation import Simulation
 from tests.search.policies import LastAllowed
 from tests.search.problems import table_env
@@ -47,7 +48,9 @@ class Fixed:
         return PolicyStep({"action": np.stack([self.action] * len(batch.agent_id))})
 
 
-def candidates_of(action_space: spaces.Space[Any], allowed: list[int], rule: Any) -> list[tuple[Any, float]]:
+def candidates_of(
+    action_space: spaces.Space[Any], allowed: list[int], rule: Any, min_ratio: float = 0.0
+) -> list[tuple[Any, float]]:
     """Actions and probabilities in an environment with a mask."""
     env: Any = GymMazeEnv(Still(action_space, allowed))
     spec = Spec.of(env, masks={"action": "allowed"})
@@ -55,7 +58,7 @@ def candidates_of(action_space: spaces.Space[Any], allowed: list[int], rule: Any
     env.reset(seed=0)
     simulation = Simulation(env, spec)
     simulation.step({"action": action_space.sample()})
-    (found,) = PolicyCalls(policy, spec, 1.0, 64).candidates([simulation])
+    (found,) = PolicyCalls(policy, spec, 1.0, 64, min_ratio).candidates([simulation])
     return [(action["action"], probability) for action, probability in found]
 
 
@@ -72,6 +75,26 @@ def test_the_choice_of_a_rule_comes_first(space: Any, allowed: list[int], action
     assert np.array_equal(first, action) and probability > 0.8
     assert len(others) == n_actions - 1, "the others are tried, but nothing that a mask forbids"
     assert probability + sum(rest for _, rest in others) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (spaces.Discrete(4, start=5), 7.0),
+        (spaces.Discrete(4, dtype=np.uint64), 3),
+        (spaces.MultiDiscrete([2, 2]), [1.0, 0.0]),
+        (spaces.MultiBinary(4), [0.0, 1.0, 1.0, 0.0]),
+    ],
+)
+def test_a_rule_may_return_numbers_of_another_type_than_the_space(space: Any, action: Any) -> None:
+    (first, probability), *_ = candidates_of(space, [1, 1, 1, 1], Fixed(action))
+    assert np.array_equal(first, action) and probability > 0.8
+
+
+def test_a_rule_has_no_probabilities_to_leave_actions_out_by() -> None:
+    with pytest.raises(SearchError, match=r"Fixed is a rule, .* leave out min_ratio=0\.2"):
+        candidates_of(spaces.Discrete(2), [1, 1], Fixed(1), min_ratio=0.2)
+    assert len(candidates_of(spaces.Discrete(2), [1, 1], None, min_ratio=0.2)) == 2, "random actions are equally likely"
 
 
 def test_a_choice_that_the_mask_forbids_is_not_tried() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -82,6 +83,39 @@ def test_nothing_is_claimed_without_differences(parameter: Parameter) -> None:
     trials = [{"model.lr": rate} for rate in np.geomspace(1e-4, 1e-2, 12)]
     assert importances_of([RATE], trials, [1.0] * 12) == {"model.lr": 0.0}
     assert importances_of([RATE], trials[:1], [1.0]) == {}
+
+
+def mean_difference(values: Any, groups: Any) -> float:
+    """Mean over trials of the mean difference from the others of the same group, if there are any."""
+    means = []
+    for trial, group in enumerate(groups):
+        others = [abs(values[trial] - values[other]) for other, same in enumerate(groups) if same == group]
+        if len(others) > 1:
+            means.append(sum(others) / (len(others) - 1))  # the trial itself adds 0
+    return float(np.mean(means))
+
+
+def test_importances_of_choices_are_the_documented_ratio() -> None:
+    generator = np.random.default_rng(0)
+    chosen = [*generator.integers(5, size=40).tolist(), 5]  # the last choice occurs once
+    ranks = 1.0 + np.argsort(np.argsort(np.array(chosen) + generator.normal(size=41)))
+    together = mean_difference(ranks, [0] * 41)
+    expected = together - mean_difference(ranks, chosen)
+    expected /= together - mean_difference(np.sort(ranks), sorted(chosen))
+    trials = [{"a": number} for number in chosen]
+    assert importances_of([Choice("a", tuple(range(6)))], trials, ranks.tolist()) == pytest.approx({"a": expected})
+    assert 0.2 < expected < 0.9
+
+
+def test_many_trials_need_little_memory() -> None:
+    trials = [{"clip": number % 2} for number in range(1000)]
+    tracemalloc.start()
+    try:
+        shares = importances_of([Choice("clip", (0, 1))], trials, [trial["clip"] for trial in trials])
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20, "not one number for each pair of trials"
+    finally:
+        tracemalloc.stop()
+    assert shares == {"clip": 1.0}
 
 
 @pytest.mark.parametrize("n_trials", [FEWEST_TRIALS, 30, 100])
