@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from maze_pl.datamodules.kept_statistics import KeptStatistics
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
 from maze_pl.envs import Wrapper
+from maze_pl.envs.wrappers import RunningObservationNormalizationWrapper
 
 
 class Counts(Wrapper):
@@ -77,3 +79,31 @@ def test_a_copy_does_not_take_its_module_along() -> None:
     assert copy.states == {"counts": {"count": 5}}
     copy.begin_fit(Module())
     assert copy.states == {"counts": {"count": 1}}
+
+
+def on_device(mean: float) -> dict[str, Any]:
+    """Statistics of the running normalisation as a device keeps them."""
+    state: dict[str, Any] = {"window": 0, "n": torch.tensor(7), "n_new": torch.tensor(0)}
+    for part, value in (("mean", mean), ("m2", 3.0), ("sum", 0.0), ("sum_squares", 0.0), ("least_std", 0.1)):
+        state[part] = torch.tensor([value], dtype=torch.float64)
+    return {"running": {"observation": state}}
+
+
+def test_statistics_on_a_device_are_fetched_when_they_are_read() -> None:
+    statistics = KeptStatistics()
+    statistics.complete(CompletedStatistics({}))
+    kept = on_device(2.5)
+    statistics.keep_on_device(kept, {"running": RunningObservationNormalizationWrapper})
+    assert statistics.gathered_states is kept
+    state = statistics.states["running"]["observation"]  # type: ignore[index]
+    assert (state["n"], state["mean"].tolist(), type(state["n"])) == (7, [2.5], int)
+    assert statistics.gathered_states is kept
+    statistics.states = {}
+    assert statistics.gathered_states == {}
+
+
+def test_statistics_on_a_device_that_are_not_finite_are_refused_when_they_are_read() -> None:
+    statistics = KeptStatistics()
+    statistics.keep_on_device(on_device(float("nan")), {"running": RunningObservationNormalizationWrapper})
+    with pytest.raises(ValueError, match="observation 'observation' had values that are not finite"):
+        _ = statistics.states

@@ -60,7 +60,7 @@ class OneHotPreProcessor(PreProcessor):
         return vectors
 
     def tensor_function(self, device: torch.device) -> TensorFunction:
-        """Return `process_many` for tensors; a number that is no category becomes zeros."""
+        """Return `process_many` for tensors; other numbers than categories become zeros."""
         import torch
 
         categories = torch.arange(self._start, self._start + self._n, device=device)
