@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 _SHIFT: Final = -64
 """Power of 2 by which large numbers are scaled, so that as many as there may be can be added."""
 
@@ -22,9 +20,10 @@ def exact_sum(values: Sequence[float]) -> float:
     """
     try:
         return math.fsum(values)
-    except (OverflowError, ValueError):  # too large, or infinities of both signs
-        with np.errstate(all="ignore"):
-            return float(np.sum(values))
+    except OverflowError:  # at least the sum of the first numbers is too large
+        return exact_sum(_scaled(values)) * 2.0**-_SHIFT
+    except ValueError:
+        return math.nan
 
 
 def exact_mean(values: Sequence[float]) -> float:
@@ -41,8 +40,14 @@ def exact_mean(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / n
     except OverflowError:
-        small = [math.ldexp(value, _SHIFT) for value in values]  # their sum is not too large
-        mean = math.fsum(small) / n
+        small = _scaled(values)
+        mean = exact_mean(small)  # as their sum is not too large
+        # It may be rounded to slightly more than the largest number, which would be too large below.
         return math.ldexp(min(max(mean, min(small)), max(small)), -_SHIFT)
     except ValueError:
         return math.nan
+
+
+def _scaled(values: Sequence[float]) -> list[float]:
+    """Return numbers whose sum is not too large."""
+    return [math.ldexp(value, _SHIFT) for value in values]

@@ -92,6 +92,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self.evaluators = checked_evaluators(evaluators, has_env=env is not None)
         self._given_seed = seed
         self._run_seed = self._global_seed = _seed_of_everything()
+        self._fit_seed: int | None = None  # of the last run that this data module was fitted in
         self.n_normalization_samples = n_normalization_samples
         self.engine = engine or InProcessEngine()
         self.check = check
@@ -162,8 +163,11 @@ class EnvironmentDataModule(pl.LightningDataModule):
             self._statistics.begin_fit(self.trainer.lightning_module)
         self._close()
         before, self._global_seed = self._global_seed, _seed_of_everything()
-        is_new_run = self.trainer is None or (stage == "fit" and is_first_fit(self.trainer))
-        if is_new_run or (stage != "fit" and self._global_seed != before):  # otherwise that of the last fit remains
+        if self.trainer is None or stage == "fit":
+            if self.trainer is None or is_first_fit(self.trainer) or self._fit_seed is None:
+                self._fit_seed = self._global_seed
+            self._run_seed = self._fit_seed  # also after an evaluation with another one
+        elif self._global_seed != before:  # otherwise that of the last fit remains
             self._run_seed = self._global_seed
         self._statistics.are_of_checkpoint = False
         self._evaluation.check()  # fails now, not after an epoch
@@ -351,7 +355,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         """Take over the seed of a checkpoint, unless one was given."""
         if self._given_seed is None and seed != self._run_seed:
             rank_zero_info(f"the run continues with the seed {seed} of its checkpoint, not with {self._run_seed}")
-            self._run_seed = seed
+            self._run_seed = self._fit_seed = seed
 
     def warm_start(self, wrapper_statistics: dict[str, Any], *, may_differ: bool = True) -> None:
         """Take over the wrapper statistics of another run, without the state of its environments.

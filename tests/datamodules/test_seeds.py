@@ -87,6 +87,41 @@ def test_a_trainer_that_trains_on_keeps_the_seed(tmp_path: Path) -> None:
     assert data.seed == 4
 
 
+def test_a_trainer_that_trains_on_returns_to_its_seed_after_an_evaluation() -> None:
+    pl.seed_everything(4, verbose=False)
+    module, data, trainer = Probe(), make_data(seed=None, evaluators=EVAL), make_trainer(1)
+    trainer.fit(module, data)
+    pl.seed_everything(7, verbose=False)
+    trainer.validate(module, data, verbose=False)
+    assert data.seed == 7
+    trainer.fit_loop.max_epochs = 2
+    trainer.fit(module, data)
+    assert data.seed == 4
+
+
+def test_a_data_module_that_another_one_precedes_has_the_seed_of_its_first_fit() -> None:
+    module, trainer, data = Probe(), make_trainer(1), make_data(seed=None)
+    trainer.fit(module, make_data(seed=None))
+    pl.seed_everything(7, verbose=False)
+    trainer.fit_loop.max_epochs = 2
+    trainer.fit(module, data)
+    assert data.seed == 7
+
+
+def test_a_resumed_run_that_trains_on_keeps_the_seed_of_its_checkpoint(tmp_path: Path) -> None:
+    trainer = make_trainer()
+    trainer.fit(Probe(), make_data(seed=None))
+    trainer.save_checkpoint(tmp_path / "one.ckpt")
+    pl.seed_everything(7, verbose=False)
+    module, data, resumed = Probe(), make_data(seed=None, evaluators=EVAL), make_trainer(2)
+    resumed.fit(module, data, ckpt_path=tmp_path / "one.ckpt", weights_only=True)
+    pl.seed_everything(8, verbose=False)
+    resumed.validate(module, data, verbose=False)
+    resumed.fit_loop.max_epochs = 3
+    resumed.fit(module, data)
+    assert data.seed == 0
+
+
 def test_checkpoints_without_a_seed_continue_with_that_of_the_program(tmp_path: Path) -> None:
     trainer, data = make_trainer(), make_data(seed=None)
     trainer.fit(Probe(), data)

@@ -54,6 +54,9 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
     own_given = target.given_containers
     names = given_names(source.given_containers)
     given = {one: own_given[name] for one, name in names.items() if name in own_given}
+    own_arrays = target.given_arrays
+    array_names = given_names(source.given_arrays)
+    given_arrays = {one: own_arrays[name] for one, name in array_names.items() if name in own_arrays}
     for name, value in attributes.items():
         if is_container(value) and id(value) in given:
             own[name] = given[id(value)]
@@ -65,7 +68,7 @@ def _copy_attributes(target: ArrayEnv, source: ArrayEnv) -> None:
         if kind == "plain":
             own[name] = attributes[name]
         elif kind == "container" and name not in own:
-            own[name] = copy.deepcopy(attributes[name])
+            own[name] = copy.deepcopy(attributes[name], {**given_arrays})
 
 
 def _kinds_of(env: ArrayEnv) -> dict[str, str]:

@@ -19,15 +19,20 @@ from maze_pl.envs.arrays.array_places import (
     names_in_tuples,
     nested_arrays,
     present_arrays,
+    put_options,
     replace_array,
     restore_array,
+    saved_options,
 )
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.nested_arrays import array_types, attributes_of, nested_values, random_streams_of
 from maze_pl.envs.arrays.saved_containers import (
+    GIVEN,
     SAVED_CONTAINERS,
     described,
     given_containers,
+    given_names,
+    options_in_place,
     own_containers,
     restore_containers,
     why_not_saved,
@@ -229,6 +234,11 @@ class ArrayEnv(ABC):
         self._given_arrays = present_arrays(self)
         self.given_containers = given_containers(self, ArrayEnv)
 
+    @property
+    def given_arrays(self) -> Mapping[str, AnyArray]:
+        """The arrays that `note_given_arrays` has noted, by name."""
+        return self._given_arrays
+
     def options(self) -> list[str]:
         """Return the names of arrays that `note_given_arrays` has noted and nothing has replaced."""
         present = present_arrays(self)
@@ -240,20 +250,25 @@ class ArrayEnv(ABC):
         These are attributes, or lie in lists, tuples, dicts and deques that are attributes. The
         names of the latter have dots, such as `levels.0` for the first entry of a list `levels`. In
         the second place of an array is the name of the first one. Arrays that `note_given_arrays`
-        has noted are left out until others replace them. Containers of numbers and texts are part
-        of it, too, under one name; see `described`. Environments whose state has other parts extend
-        it. Arrays are not copied.
+        has noted are left out until others replace them; in other places, such as a tuple that
+        `allocate` makes, are their names, as `["given", name]`. Containers of numbers and texts are
+        part of it, too, under one name; see `described`. Environments whose state has other parts
+        extend it. Arrays are not copied.
         """
         state: dict[str, Any] = {}
         first_names: dict[int, str] = {}
+        options = given_names(self._given_arrays)
         for name, array in self._state_arrays().items():
             first = first_names.setdefault(id(array), name)
             state[name] = array if first == name else first
+            if id(array) in options and name in present_arrays(self):
+                state[name] = [GIVEN, options[id(array)]]
         for name, streams in random_streams_of(self).items():
             state[name] = streams.state_dict()
-        containers = self.saved_containers()
+        options_held = options_in_place(self, self.given_containers)
+        containers = described(self.saved_containers(), options_held, self.given_containers)
         if containers:
-            state[SAVED_CONTAINERS] = described(containers, self.given_containers)
+            state[SAVED_CONTAINERS] = containers
         return state
 
     def saved_containers(self) -> dict[str, Any]:
@@ -272,9 +287,9 @@ class ArrayEnv(ABC):
         An array whose saved form has another dtype is replaced, as the environment had replaced it.
         An array, or a container of numbers and texts, that `reset` or `step` had made as a new
         attribute becomes one again; a new container with arrays does not. A container that existed
-        before `allocate` is put back where nothing had replaced it when the state was saved. States
-        of earlier versions hold nothing of other containers, which then stay as they are. An array
-        in several places becomes one array again, and separate ones become separate.
+        before `allocate` is put back where nothing had replaced it when the state was saved. Other
+        containers of which a state holds nothing stay as they are, with a warning. An array in
+        several places becomes one array again, and separate ones become separate.
 
         Raises:
             ValueError: The state has other arrays, or others that cannot be replaced have another dtype.
@@ -284,6 +299,8 @@ class ArrayEnv(ABC):
         restore_containers(self, containers, self.saved_containers(), self.given_containers)
         first_places = {name: part for name, part in saved.items() if isinstance(part, str) and part in saved}
         saved |= {name: saved[first] for name, first in first_places.items()}
+        options = saved_options(self, saved, self._given_arrays)
+        saved |= options
         expected = self._expected_names(saved)
         made_later = {name for name in saved.keys() - expected if self._is_new(name, saved[name])}
         self._check_names(saved, expected, made_later)
@@ -291,7 +308,8 @@ class ArrayEnv(ABC):
         for name in made_later:
             if "." not in name:
                 setattr(self, name, copy.deepcopy(saved[name]))
-        parts = {name: part for name, part in saved.items() if name not in made_later}
+        put_options(self, options)
+        parts = {name: saved[name] for name in saved.keys() - made_later - options.keys()}
         self._restore_arrays(parts, first_places)
         for name, streams in random_streams_of(self).items():
             if name in saved:
@@ -337,17 +355,18 @@ class ArrayEnv(ABC):
         for name, first in first_places.items():
             if name in present and first in present and name not in fixed:
                 joined[name] = first
-        # id of a present array -> name of the first place that gets it; empty for options
-        owners = dict.fromkeys(map(id, self._given_arrays.values()), "")
+        options = given_names(self._given_arrays)
+        owners: dict[int, str] = {}  # id of a present array -> name of the first place that gets it
         for name, array in self._state_arrays().items():
             if name not in saved or name in joined:
                 continue
             first = first_places.get(name, name)
+            is_of_other_place = id(array) in options or owners.setdefault(id(array), first) != first
             saved_array = alike(saved[name], array)
-            if owners.setdefault(id(array), first) == first or name not in present:
-                restore_array(self, name, array, saved_array)
-            else:  # it is an option, or the array of another name
+            if is_of_other_place and name in present:
                 replace_array(self, name, copy.deepcopy(saved_array))
+            else:
+                restore_array(self, name, array, saved_array)
         restored = present_arrays(self)
         for name, first in joined.items():
             replace_array(self, name, restored[first])

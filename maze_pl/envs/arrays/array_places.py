@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,46 @@ def alike(saved: AnyArray, array: AnyArray) -> AnyArray:
     if isinstance(array, np.ndarray):
         return as_numpy(saved)
     return sys.modules["torch"].as_tensor(saved, device=array.device)
+
+
+def saved_options(owner: object, saved: Mapping[str, Any], options: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """Return the options that a saved state names, by the names of the places that had them.
+
+    Args:
+        owner: The object that gets the state.
+        saved: Parts of the state, by name.
+        options: Arrays that its constructor has made, by name.
+
+    Raises:
+        ValueError: There is no such option now.
+    """
+    chosen = {}
+    for place, part in saved.items():
+        match part:
+            case [str("given"), str(name)] if name in options:
+                chosen[place] = options[name]
+            case [str("given"), str(name)]:
+                came = f"the saved state of {type(owner).__name__} has the array {name!r} of the constructor"
+                raise ValueError(f"{came} as {place!r}, but there is no such array now; make it as before")
+    return chosen
+
+
+def put_options(owner: object, options: Mapping[str, AnyArray]) -> None:
+    """Put options in their places, and make attributes that are missing.
+
+    Args:
+        owner: The object that has the places.
+        options: Name of the place -> array.
+
+    Raises:
+        ValueError: The place is in a tuple that has another array.
+    """
+    present = present_arrays(owner)
+    for name, option in options.items():
+        if "." not in name:
+            setattr(owner, name, option)
+        elif present.get(name) is not option:
+            replace_array(owner, name, option)
 
 
 def restore_array(owner: object, name: str, array: AnyArray, saved: AnyArray) -> None:

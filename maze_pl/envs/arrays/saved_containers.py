@@ -22,11 +22,13 @@ from maze_pl.envs.arrays.nested_arrays import (
 SAVED_CONTAINERS: Final = "containers of values"
 """Their place in the state of an environment; attributes cannot have this name."""
 
+GIVEN: Final = "given"
+"""First entry of a list that stands for a container or an array that existed before `allocate`; then its name."""
+
 _LOGGER: Final = logging.getLogger(__name__)
 _VALUES: Final = (bool, int, float, str, type(None))
 _ENTRIES: Final = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 _NUMPY: Final = "numpy"
-_GIVEN: Final = "given"
 _LARGEST_NUMBER: Final = 8  # bytes of a number of NumPy that Python's numbers hold exactly
 
 
@@ -64,7 +66,9 @@ def _is_distinct(value: Any) -> bool:
 
 
 def own_containers(owner: object, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are containers of values; no cached properties, nor those that nothing has replaced.
+    """Return the attributes that are containers of values which `allocate` or later code has put in place.
+
+    Cached properties are left out.
 
     Args:
         owner: The object that has the attributes.
@@ -78,11 +82,23 @@ def own_containers(owner: object, given: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
-def given_names(given: Mapping[str, Any]) -> dict[int, str]:
-    """Return the names of given containers by their ids, of each the first one.
+def options_in_place(owner: object, given: Mapping[str, Any]) -> set[str]:
+    """Return the names of the attributes that hold the containers that they held before `allocate`.
 
     Args:
+        owner: The object that has the attributes.
         given: Result of `given_containers`.
+    """
+    return {name for name, container in given.items() if vars(owner).get(name) is container}
+
+
+def given_names(given: Mapping[str, Any]) -> dict[int, str]:
+    """Return the names of given containers, or arrays, by their ids, of each the first one.
+
+    They are not kept, as the ids differ in a copy of the environment.
+
+    Args:
+        given: Name -> container or array.
     """
     names: dict[int, str] = {}
     for name, container in given.items():
@@ -170,17 +186,18 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(entry)
 
 
-def described(containers: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def described(containers: Mapping[str, Any], options: Collection[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Describe containers by their content, or by the name of a container that existed before `allocate`.
 
     Args:
         containers: Name -> container of values, which can be saved exactly.
+        options: Result of `options_in_place`.
         given: Result of `given_containers`.
     """
     chosen = _names_of_chosen(containers, given)
-    descriptions = {}
+    descriptions: dict[str, Any] = {name: [GIVEN, name] for name in sorted(options)}
     for name, container in containers.items():
-        descriptions[name] = [_GIVEN, chosen[name]] if name in chosen else packed(container)
+        descriptions[name] = [GIVEN, chosen[name]] if name in chosen else packed(container)
     return descriptions
 
 
@@ -269,7 +286,7 @@ def restore_containers(
 ) -> None:
     """Restore the attributes that are containers of values, and warn of those that were not saved.
 
-    An attribute that the descriptions lack gets the container back that it had before `allocate`.
+    An attribute that the descriptions lack stays as it is.
 
     Args:
         owner: The object that has the attributes.
@@ -277,19 +294,17 @@ def restore_containers(
         present: Those that would be saved now.
         given: Result of `given_containers`.
     """
-    lacking = present.keys() - descriptions.keys()
-    for name in lacking & given.keys():
-        setattr(owner, name, given[name])
     of_class = f"the saved state of {type(owner).__name__}"
-    unknown = ", ".join(repr(name) for name in sorted(lacking - given.keys())[:3])
-    if descriptions and unknown:
+    lacking = sorted(present.keys() - descriptions.keys())
+    if lacking:
+        unknown = ", ".join(map(repr, lacking[:3]))
         _LOGGER.warning(f"{of_class} holds nothing of {unknown}, which stays as it is")
     in_place = ContainersInPlace(given.values())
     for name, description in descriptions.items():
-        if description[0] != _GIVEN:
+        if description[0] != GIVEN:
             setattr(owner, name, in_place.put(vars(owner).get(name), unpacked(description)))
         elif description[1] in given:
             setattr(owner, name, given[description[1]])
-        else:
+        elif description[1] != name or name in present:  # an option may be something else now
             came = f"{of_class} has {description[1]!r} as {name!r}"
             _LOGGER.warning(f"{came}, but there is no such container now: {name!r} stays as it is")

@@ -26,7 +26,7 @@ from maze_pl.envs.arrays.nested_arrays import (
 )
 from maze_pl.envs.arrays.nested_numbers import SKIPPED, changed_nested_numbers, nested_numbers
 from maze_pl.envs.arrays.random_streams import RandomStreams
-from maze_pl.envs.arrays.saved_containers import given_names, is_cached, why_not_saved
+from maze_pl.envs.arrays.saved_containers import given_names, is_cached, options_in_place, why_not_saved
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.structured_env import Array
 
@@ -141,7 +141,7 @@ class UnsavedState:
         if self._saved is None:
             self.check()
             self._saved = saved
-        for name in sorted(self._saved - saved - _options_of(env)):
+        for name in sorted(self._saved - saved - options_in_place(env, env.given_containers)):
             reason = _why_not_saved(env, name)
             came = f"checkpoints no longer hold {name!r} of {type(env).__name__}"
             _LOGGER.warning(f"{came}, which {reason}")
@@ -224,7 +224,8 @@ def _check_nested_numbers(noted: _Noted, for_copies: bool) -> None:
     changed: dict[str, str] = {}
     for name in changed_nested_numbers(noted.nested_numbers, nested_numbers(attributes_of(env))):
         changed.setdefault(name.partition(".")[0], name)
-    held = (env.own_containers() if for_copies else env.saved_containers()).keys() | _options_of(env)
+    containers = env.own_containers() if for_copies else env.saved_containers()
+    held = options_in_place(env, env.given_containers) | containers.keys()
     remedy = "make an array [N] or a container of numbers in allocate"
     for attribute, name in changed.items():
         if attribute in held and not _is_changed_option(noted, vars(env)[attribute]):
@@ -238,12 +239,6 @@ def _check_nested_numbers(noted: _Noted, for_copies: bool) -> None:
         if attribute in noted.attributes or is_cached(env, attribute):  # others are warned of as new
             fault = f"{came} in reset or step, which checkpoints do not hold{because}"
             _LOGGER.warning(f"{fault}: if later steps read it, {remedy}")
-
-
-def _options_of(env: ArrayEnv) -> set[str]:
-    """Names of the attributes that hold the containers that they held before `allocate`."""
-    given = env.given_containers.items()
-    return {name for name, container in given if vars(env).get(name) is container}
 
 
 def _is_changed_option(noted: _Noted, value: Any) -> bool:

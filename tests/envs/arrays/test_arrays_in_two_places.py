@@ -11,6 +11,7 @@ import pytest
 
 from maze_pl.envs import ArrayStep, CartPoleArrayEnv
 from maze_pl.envs.arrays import ArrayMazeEnv
+from maze_pl.envs.contract import EnvContractError
 from tests.envs.arrays.adding import rewards_of, vector_of
 
 
@@ -64,14 +65,14 @@ class Previous(Frames):
     """Keeps the counter of the step before, which is the same array at first."""
 
     def make(self) -> None:
-        self.previous = self.position = np.ones(self.n_envs)
+        self.previous = self.latest = np.ones(self.n_envs)
 
     def advance(self) -> None:
-        self.previous = self.position
-        self.position = self.position + 1
+        self.previous = self.latest
+        self.latest = self.latest + 1
 
     def look(self) -> list[float]:
-        return [float(self.previous[0]), float(self.position[0])]
+        return [float(self.previous[0]), float(self.latest[0])]
 
 
 class Given(Previous):
@@ -82,7 +83,7 @@ class Given(Previous):
         self.start = np.ones(3)
 
     def make(self) -> None:
-        self.position = self.previous = self.start
+        self.latest = self.previous = self.start
 
     def look(self) -> list[float]:
         return [*super().look(), float(self.start[0])]
@@ -172,3 +173,76 @@ def test_separate_arrays_cannot_take_the_places_of_one_in_a_tuple() -> None:
     resumed = vector_of(InTuple(), 3)
     resumed.load_state_dict(state)
     assert vars(resumed.env)["frames"][2][0] == 3
+
+
+class Tables(CartPoleArrayEnv):
+    """Puts an array of its constructor in containers, with arrays of its state.
+
+    Args:
+        table: The array.
+    """
+
+    def __init__(self, table: Any) -> None:
+        super().__init__()
+        self.table = table
+
+    def allocate(self, n_envs: int) -> None:
+        super().allocate(n_envs)
+        self.pair = self.table, np.zeros(n_envs)
+        self.entries = [self.table, {"table": self.table}]
+        self.current = self.initial = np.zeros(n_envs)
+
+    def step(self, actions: Any, which: Any) -> ArrayStep:
+        self.pair[1][which] += 1
+        self.current = self.table
+        self.latest = self.table, self.pair[1].copy()
+        return super().step(actions, which)
+
+    def places(self) -> list[Any]:
+        """Return what is in the places of the array."""
+        return [self.table, self.pair[0], self.entries[0], self.entries[1]["table"], self.current]
+
+
+def test_a_resumed_run_has_its_own_option_in_all_places() -> None:
+    state = copy.deepcopy(vector_of(Tables(np.arange(5.0)), 2).state_dict())
+    assert state["array_env"]["pair.0"] == ["given", "table"]
+    table = np.ones(7)
+    resumed = vector_of(Tables(table), 0)
+    resumed.load_state_dict(state)
+    env: Any = resumed.env
+    assert all(place is table for place in env.places())
+    assert env.pair[1].tolist() == [2.0] * 3
+    assert table.tolist() == [1.0] * 7
+    resumed.load_state_dict(copy.deepcopy(vector_of(Tables(np.arange(5.0)), 0).state_dict()))
+    assert env.current is env.initial
+
+
+def test_copies_have_their_own_option_in_all_places() -> None:
+    tables = [np.arange(5.0), np.arange(5.0)]
+    one, other = (ArrayMazeEnv(Tables(table)) for table in tables)
+    for env, n_acts in ((one, 2), (other, 0)):
+        env.reset(seed=1)
+        rewards_of(env, n_acts)
+    other.clone_from(one)
+    copied: Any = other.array_env
+    assert all(place is tables[1] for place in (*copied.places(), copied.latest[0]))
+    assert copied.latest[1].tolist() == copied.pair[1].tolist() == [2.0]
+
+
+def test_a_state_needs_its_options() -> None:
+    state = copy.deepcopy(vector_of(Tables(np.arange(5.0)), 1).state_dict())
+    message = r"state of Tables has the array 'table' of the constructor as '\w+(\.0)?', but there is no such array now"
+    with pytest.raises(ValueError, match=message):
+        vector_of(Tables(5.0), 0).load_state_dict(state)
+
+
+def test_an_option_must_not_change_in_another_place() -> None:
+    class Changing(Tables):
+        """Changes the array in its tuple."""
+
+        def step(self, actions: Any, which: Any) -> ArrayStep:
+            self.pair[0][0] += 1
+            return super().step(actions, which)
+
+    with pytest.raises(EnvContractError, match=r"Changing changes 'table', .* made by the constructor: make it in all"):
+        vector_of(Changing(np.arange(5.0)), 1).state_dict()

@@ -120,7 +120,8 @@ def test_the_choice_is_copied(name: str, n_of_target: int) -> None:
 
 def test_a_resumed_run_chooses_from_its_own_containers(caplog: pytest.LogCaptureFixture) -> None:
     state = copy.deepcopy(vector_of(Choosing([[1], [2]]), 1).state_dict())
-    assert state["array_env"][SAVED_CONTAINERS] == {"chosen": ["given", "waves.1"]}
+    saved = {"waves": ["given", "waves"], "chosen": ["given", "waves.1"]}
+    assert state["array_env"][SAVED_CONTAINERS] == saved
     other = [[5], [6]]
     resumed = vector_of(Choosing(other), 0)
     resumed.load_state_dict(state)

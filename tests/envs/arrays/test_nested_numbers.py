@@ -242,7 +242,7 @@ class Queues(CartPoleArrayEnv):
 def test_containers_that_cannot_be_saved_exactly_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     vector = vector_of(Queues(), 2)
     state = copy.deepcopy(vector.state_dict())
-    assert state["array_env"][SAVED_CONTAINERS].keys() == {"names", "replaced"}
+    assert state["array_env"][SAVED_CONTAINERS].keys() == {"limits", "log", "names", "replaced"}
     reasons = {}
     for record in caplog.records:
         _, name, _, _, reason, *_ = re.split(r"'|: ", record.getMessage())

@@ -123,7 +123,7 @@ def test_a_resumed_run_has_its_own_options(caplog: pytest.LogCaptureFixture, mon
     state = copy.deepcopy(whole.state_dict())
     module = Options.__module__
     saved = {"prices": ["given", f"{module}:PRICES"], "first_kind": ["given", f"{module}:kinds.a"]}
-    assert state["array_env"][SAVED_CONTAINERS] == saved
+    assert state["array_env"][SAVED_CONTAINERS] == {"limits": ["given", "limits"], **saved}
     prices, limits = [7, 8], [5, 12]
     monkeypatch.setitem(globals(), "PRICES", prices)
     resumed = ArrayVectorEnv(lambda: Options(limits), 2)
@@ -154,6 +154,63 @@ def test_saved_containers_take_the_place_of_options_which_stay_as_they_are() -> 
     assert vars(resumed.env)["limits"] == [1]
     assert vars(resumed.env)["tables"] == {"limits": [2]}
     assert limits == [5]
+
+
+class Waiting(CartPoleArrayEnv):
+    """Replaces a list of its constructor in `allocate`, if there is anything to wait for.
+
+    Args:
+        queue: The list.
+        waits: Whether there is.
+    """
+
+    def __init__(self, queue: list[int] | None, *, waits: bool = True) -> None:
+        super().__init__()
+        self.queue = queue
+        self.waits = waits
+
+    def allocate(self, n_envs: int) -> None:
+        super().allocate(n_envs)
+        if self.waits:
+            self.queue = [0] * n_envs
+
+
+def _without_containers(vector: ArrayVectorEnv) -> Any:
+    state = copy.deepcopy(vector.state_dict())
+    del state["array_env"][SAVED_CONTAINERS]  # as in an earlier version
+    return state
+
+
+def _with_list_in_two_places(vector: ArrayVectorEnv) -> Any:
+    env: Any = vector.env
+    env.alias = env.queue
+    return copy.deepcopy(vector.state_dict())
+
+
+@pytest.mark.parametrize("state_of", [_without_containers, _with_list_in_two_places])
+def test_containers_of_allocate_stay_where_a_state_lacks_them(state_of: Any, caplog: pytest.LogCaptureFixture) -> None:
+    queue: list[int] = []
+    state = state_of(vector_of(Waiting([]), 1))
+    resumed = vector_of(Waiting(queue), 0)
+    caplog.clear()
+    resumed.load_state_dict(state)
+    (record,) = caplog.records
+    assert record.getMessage() == "the saved state of Waiting holds nothing of 'queue', which stays as it is"
+    assert vars(resumed.env)["queue"] == [0, 0, 0]
+    assert queue == []
+
+
+def test_options_may_become_something_else(caplog: pytest.LogCaptureFixture) -> None:
+    state = copy.deepcopy(vector_of(Waiting([5], waits=False), 1).state_dict())
+    resumed = vector_of(Waiting(None, waits=False), 0)
+    resumed.load_state_dict(state)
+    assert vars(resumed.env)["queue"] is None
+    assert not caplog.records
+    resumed = vector_of(Waiting(None), 0)
+    resumed.load_state_dict(state)
+    (record,) = caplog.records
+    came = "the saved state of Waiting has 'queue' as 'queue', but there is no such container now"
+    assert record.getMessage() == f"{came}: 'queue' stays as it is"
 
 
 def test_copies_leave_options_as_they_are() -> None:

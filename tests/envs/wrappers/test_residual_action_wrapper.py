@@ -217,6 +217,15 @@ def test_what_a_rule_draws_depends_on_the_seed_of_the_episode() -> None:
     assert len({*found}) == 3
 
 
+def test_states_of_equal_runs_are_the_same_in_the_first_episodes() -> None:
+    states = []
+    for _ in range(2):
+        vector = SequentialVectorEnv([lambda: DRAWING(GymMazeEnv("Pendulum-v1"))], seed=4)
+        vector.reset()
+        states.append(vector.state_dict()["histories"][0]["wrappers"])
+    assert differences(*states) == []
+
+
 def test_copies_draw_alike_until_they_are_reseeded() -> None:
     first, second, third = (DRAWING(GymMazeEnv("Pendulum-v1")) for _ in range(3))
     first.reset(seed=5)
