@@ -213,7 +213,7 @@ def test_merged_statistics_stay_on_the_device_and_others_reach_the_host() -> Non
         n_new = int(running["observation"]["n_new"])
         assert n_new == (0 if merges else N_ENVS * N_STEPS)
         assert float(returns["delta"][0]) == (0 if merges else N_ENVS * N_STEPS)
-        assert float(returns["base"][0]) == (N_ENVS * N_STEPS if merges else 0)
+        assert float(returns["base"][0]) == 1 + (N_ENVS * N_STEPS if merges else 0)
 
 
 def test_a_reward_is_divided_by_the_deviation_of_its_own_environment() -> None:
@@ -221,4 +221,4 @@ def test_a_reward_is_divided_by_the_deviation_of_its_own_environment() -> None:
         make_wrapped_tensors(CartPoleTensorEnv, [partial(ReturnNormalizationRewardWrapper, gamma=0.5)])
     )
     rewards = collector.collect(policy).segments[0].reward
-    assert rewards[:3, 0].tolist() == pytest.approx([1.0, 4.0, 3.207], abs=1e-3)  # returns of 1, 1.5 and 1.75
+    assert rewards[:3, 0].tolist() == pytest.approx([2.0, 1.604, 1.492], abs=1e-3)  # returns of 0, 1, 1.5 and 1.75

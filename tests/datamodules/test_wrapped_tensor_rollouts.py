@@ -66,7 +66,7 @@ def test_statistics_follow_training_on_the_device(tmp_path: Path) -> None:
     n_acts = 2 * N_ROLLOUTS * N_ENVS * N_STEPS
     assert statistics[RUNNING]["observation"]["n"] == WEIGHT + n_acts
     assert isinstance(statistics[RUNNING]["observation"]["mean"], np.ndarray)
-    assert statistics[RETURNS]["base"][0] == n_acts
+    assert statistics[RETURNS]["base"][0] == 1 + n_acts
     assert statistics[RETURNS]["base"][1] == pytest.approx(6, abs=2.5)  # of 1 + 0.9 + 0.81 ...
 
 

@@ -37,7 +37,7 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""
         super().allocate(n_envs)
-        self.base = np.zeros(3)  # number, mean and m2 of the returns at the last merge
+        self.base = np.array([1.0, 0.0, 0.0])  # number, mean and m2 of the returns at the last merge, at first of a 0
         self.n = np.zeros(n_envs)  # of the returns since the last merge
         self.mean = np.zeros(n_envs)
         self.m2 = np.zeros(n_envs)
@@ -93,7 +93,7 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
         self._update_scale(envs)
 
     def _update_scale(self, envs: Array) -> None:
-        """Compute the standard deviations of the merged statistics; 1 while all returns were equal."""
+        """Compute the standard deviations of the merged statistics; 1 while all returns were 0."""
         base_n, base_mean, base_m2 = self.base.tolist()
         n, m2 = self.n[envs], self.m2[envs]
         total = base_n + n

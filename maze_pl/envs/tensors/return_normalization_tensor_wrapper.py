@@ -33,8 +33,8 @@ class ReturnNormalizationTensorWrapper(TensorWrapper):
     def make_tensors(self, n_envs: int) -> None:
         """Make the statistics, and the returns of the running episodes."""
         options: Any = {"dtype": torch.float64, "device": self.device}
-        # number, mean and m2 of the returns at the last merge
-        self.base = [torch.zeros((), **options) for _ in range(3)]
+        # number, mean and m2 of the returns at the last merge, at first of a 0
+        self.base = [torch.tensor(value, **options) for value in (1.0, 0.0, 0.0)]
         # and those of each environment since then
         self.n = torch.zeros((), **options)
         self.mean = torch.zeros(n_envs, **options)
@@ -69,7 +69,7 @@ class ReturnNormalizationTensorWrapper(TensorWrapper):
         self._update_scale()
 
     def _update_scale(self) -> None:
-        """Compute the merged standard deviations; 1 while all returns were equal."""
+        """Compute the merged standard deviations; 1 while all returns were 0."""
         base_n, base_mean, base_m2 = self.base
         total = base_n + self.n
         difference = self.mean - base_mean

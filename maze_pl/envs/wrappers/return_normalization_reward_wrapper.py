@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.return_normalization_array_wrapper import ReturnNormalizationArrayWrapper
@@ -45,13 +45,19 @@ class Moments(NamedTuple):
         return Moments(n, mean, self.m2 + other.m2 + difference * difference * self.n * other.n / n)
 
 
+FIRST_RETURN: Final = Moments(n=1)
+"""The return of 0 with which statistics begin."""
+
+
 class ReturnNormalizationRewardWrapper(RewardWrapper):
     """Divides rewards by the running standard deviation of the discounted return.
 
         R_t = r_t + gamma * R_{t-1},    reward_t = r_t / sqrt(Var(R) + epsilon)
 
     Time is environment time: the rewards of the sub-steps of one environment step are summed. R
-    starts at 0 in each episode. Rewards are left unchanged as long as all returns were equal.
+    starts at 0 in each episode. A first return of 0 counts, too, so that the first reward is divided
+    by a number of its order: what is learned does not depend on the unit of rewards. Rewards are
+    left unchanged as long as all returns were 0.
 
     The statistics have two parts: the common ones of all copies at their last merge, and those that
     this copy has gathered since. Merging thus counts nothing twice. The order of merging is fixed,
@@ -66,8 +72,8 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         >>> from maze_pl.envs import GymMazeEnv
         >>> env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv("CartPole-v1"), gamma=0.5)
         >>> _ = env.reset(seed=1)
-        >>> [round(env.step({"action": 1})[1], 3) for _ in range(3)]  # returns of 1, 1.5 and 1.75
-        [1.0, 4.0, 3.207]
+        >>> [round(env.step({"action": 1})[1], 3) for _ in range(3)]  # returns of 0, 1, 1.5 and 1.75
+        [2.0, 1.604, 1.492]
     """
 
     def __init__(self, env: StructuredEnv, gamma: float = 0.99, epsilon: float = 1e-8) -> None:
@@ -75,7 +81,7 @@ class ReturnNormalizationRewardWrapper(RewardWrapper):
         if not 0 <= gamma <= 1 or not 0 <= epsilon < math.inf:
             raise ValueError(f"gamma={gamma} must be between 0 and 1, and {epsilon=} finite and not negative")
         self.gamma, self.epsilon = gamma, epsilon
-        self._base = self._delta = Moments()
+        self._base, self._delta = FIRST_RETURN, Moments()
         self._return = self._step_reward = 0.0  # _step_reward: of the incomplete environment step
         self._env_time = 0
         self._frozen = False

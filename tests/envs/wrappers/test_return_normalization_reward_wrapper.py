@@ -33,8 +33,8 @@ def play(env: ReturnNormalizationRewardWrapper | LogStatsWrapper) -> list[float]
 
 def test_rewards_are_divided_by_the_standard_deviation_of_the_return() -> None:
     env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 4.0])), gamma=0.5, epsilon=0.0)
-    # returns 1, 2.5, 5.25
-    expected = [1.0, 2.0 / np.std([1, 2.5]), 4.0 / np.std([1, 2.5, 5.25])]
+    # returns 1, 2.5, 5.25 after the first one of 0
+    expected = [1.0 / np.std([0, 1]), 2.0 / np.std([0, 1, 2.5]), 4.0 / np.std([0, 1, 2.5, 5.25])]
     np.testing.assert_allclose(play(env), expected, rtol=1e-12)
 
 
@@ -43,14 +43,24 @@ def test_the_return_starts_anew_in_each_episode_but_the_statistics_go_on() -> No
         script = Scripted([1.0, 2.0] if truncate_at is None else [1.0, 2.0, 3.0], truncate_at)
         env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(script), gamma=0.5, epsilon=0.0)
         play(env)
-        returns = [1, 2.5, 1, 2.5]
-        expected = [1.0 / np.std(returns[:3]), 2.0 / np.std(returns)]
+        returns = [0, 1, 2.5, 1, 2.5]
+        expected = [1.0 / np.std(returns[:4]), 2.0 / np.std(returns)]
         np.testing.assert_allclose(play(env), expected, rtol=1e-12)
 
 
-def test_rewards_stay_as_they_are_while_all_returns_are_equal() -> None:
-    env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([0.1] * 5)), gamma=0.0)
-    assert play(env) == [0.1] * 5
+def test_rewards_stay_as_they_are_while_all_returns_are_0() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([0.0, 0.0, 8.0])), gamma=0.0, epsilon=0.0)
+    assert play(env) == [0.0, 0.0, pytest.approx(8.0 / np.std([0, 0, 0, 8]))]
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e9])
+def test_no_reward_depends_on_the_unit(unit: float) -> None:
+    rewards = [-1464.0, -2.0, 5.0, 0.0, 3.0]
+    env = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([unit * one for one in rewards])), epsilon=0.0)
+    other = ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted(rewards)), epsilon=0.0)
+    normalised = play(env)
+    np.testing.assert_allclose(normalised, play(other), rtol=1e-12)
+    assert normalised[0] == pytest.approx(-2.0), "the first one is divided by half of its size"
 
 
 def test_sub_steps_of_an_environment_step_are_added_up_without_discount() -> None:
@@ -58,9 +68,9 @@ def test_sub_steps_of_an_environment_step_are_added_up_without_discount() -> Non
     env.reset(seed=0)
     for amount in (3, 2, 1, 0, 1, 1, 0, 2):  # rewards 0 -1 -2 -3, 0 0 -1 -1
         env.step({"amount": amount})
-    returns = [-6.0, -2.0 + 0.5 * -6.0]
+    returns = [0.0, -6.0, -2.0 + 0.5 * -6.0]
     merged = env.merge_shared_states([env.shared_state()])["base"]
-    np.testing.assert_allclose(merged, [2, np.mean(returns), np.var(returns) * 2], rtol=1e-12)
+    np.testing.assert_allclose(merged, [3, np.mean(returns), np.var(returns) * 3], rtol=1e-12)
     np.testing.assert_allclose(env.get_actor_rewards(), np.array([0, 0, -1, -1]) / np.std(returns), rtol=1e-12)
 
 
@@ -86,7 +96,7 @@ def test_merging_with_nothing_changes_nothing() -> None:
 def test_several_rounds_of_merging_count_every_return_once() -> None:
     scripts = [[1.0, 2.0], [5.0], [0.0, -3.0, 4.0]]
     envs = [ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted(script)), gamma=0.0) for script in scripts]
-    everything: list[float] = []
+    everything = [0.0]
     for _ in range(3):
         for env, script in zip(envs, scripts, strict=True):
             play(env)
@@ -103,7 +113,7 @@ def test_statistics_of_late_copies_count_every_return_once() -> None:
     envs = [ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted(script)), gamma=0.0) for script in scripts]
     kind = ReturnNormalizationRewardWrapper
     current = kind.merge_shared_states([envs[0].shared_state()])
-    everything: list[float] = []
+    everything = [0.0]
     for _ in range(3):
         began_with = current
         for env, script in zip(envs, scripts, strict=True):  # all begin with the same, and are merged in turn
