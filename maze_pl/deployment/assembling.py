@@ -31,6 +31,7 @@ from maze_pl.runs.searching import make_search_policy
 
 _CALLBACK: Final = "TrainingObservations"
 """Callback that keeps the sample, by the name of its state in checkpoints."""
+_REMEDY: Final = "give wrapper_statistics, or take them from a run by AgentDeployment.from_run"
 
 
 def arguments_of_run(
@@ -158,7 +159,7 @@ class MakeDeployed:
             ConfigurationError: It has only some of the contained wrappers, lacks a normalisation of the
                 training, or has another one.
             TypeError: Something is neither an environment nor a wrapper.
-            ValueError: A wrapper needs statistics, and there are none.
+            ValueError: A wrapper needs statistics, and there are none, or only those before training.
         """
         source = env_or_factory(self.env)
         inner: list[str] = []
@@ -190,8 +191,10 @@ class MakeDeployed:
         for normalizer in normalizers_of(built.env):
             if missing := normalizer.missing_statistics:
                 fault = f"{type(normalizer).__name__} has no statistics of {missing}"
-                remedy = "take them from a run by AgentDeployment.from_run"
-                raise ValueError(f"{fault}: give wrapper_statistics, or {remedy}")
+                raise ValueError(f"{fault}: {_REMEDY}")
+            if first := normalizer.statistics_before_training:
+                fault = f"{type(normalizer).__name__} has those statistics of {first} with which training begins"
+                raise ValueError(f"{fault}, not those of a trained policy: {_REMEDY}")
 
 
 def acting_policy(

@@ -70,6 +70,12 @@ def normalized(env: Any) -> Wrapper:
     return wrapper
 
 
+def of_shared_rows(env: Any) -> Wrapper:
+    wrapper = ours.RunningObservationNormalizationWrapper(env, shared_rows=["wide"])
+    wrapper.estimate(20, 0)
+    return wrapper
+
+
 def stacked(env: Any) -> Wrapper:
     stacks = [
         {"observation": "wide", "stack_steps": 3, "delta": True},
@@ -79,7 +85,7 @@ def stacked(env: Any) -> Wrapper:
     return ours.ObservationStackWrapper(env, stacks)
 
 
-@pytest.mark.parametrize("make", [pre_processed, normalized, stacked])
+@pytest.mark.parametrize("make", [pre_processed, normalized, of_shared_rows, stacked])
 def test_a_stage_computes_what_its_wrapper_computes(make: Any) -> None:
     env = GymMazeEnv(Simulation())
     wrapper = make(env)

@@ -13,7 +13,7 @@ from maze_pl import AgentDeployment
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.envs import GymMazeEnv, Wrapper
 from maze_pl.envs.arrays.cartpole_array_env import CartPoleArrayEnv
-from maze_pl.envs.wrappers import TimeLimitWrapper
+from maze_pl.envs.wrappers import RunningObservationNormalizationWrapper, TimeLimitWrapper
 from tests.deployment.written_runs import Simulation, configured, write_run
 
 NORMALIZED = configured("ObservationNormalizationWrapper", default_strategy_config={"axis": 0})
@@ -65,6 +65,22 @@ def test_an_environment_that_was_made_is_closed_if_something_is_refused(run: Pat
     with AgentDeployment("random", env):
         assert Simulation.is_open[-1]
     assert not Simulation.is_open[-1]
+
+
+def test_statistics_with_which_training_begins_are_not_those_of_a_trained_policy() -> None:
+    wrapper = partial(RunningObservationNormalizationWrapper, statistics={"observation": {"mean": 0.0, "std": 2.0}})
+    with pytest.raises(
+        ValueError, match=r"has those statistics of \['observation'\] with which training begins, .* give"
+    ):
+        AgentDeployment("random", Simulation, [wrapper])
+    env = wrapper(Simulation())
+    merged = env.merge_shared_states([env.shared_state()])
+    name = f"{type(env).__module__}.{type(env).__qualname__}"
+    with AgentDeployment("random", Simulation, [wrapper], wrapper_statistics={name: merged}) as deployment:
+        assert deployment.act([0.0] * 4) is not None
+    env.load_shared_state(merged)
+    with AgentDeployment("random", env) as deployment:  # an environment that was trained in
+        assert deployment.act([0.0] * 4) is not None
 
 
 def test_a_single_array_environment_is_deployed_as_its_class_is() -> None:

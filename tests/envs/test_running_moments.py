@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maze_pl.envs.running_moments import RunningMoments, merged_moments, rebased_moments
+from maze_pl.envs.running_moments import (
+    RunningMoments,
+    mean_of_rows,
+    merged_moments,
+    rebased_moments,
+    require_fitting,
+)
 
 VALUES = st.lists(st.lists(st.floats(-1e3, 1e3), min_size=0, max_size=8), min_size=1, max_size=4)
 
@@ -92,11 +98,49 @@ def test_with_a_window_moments_forget_where_the_agent_was() -> None:
     np.testing.assert_allclose(statistics["std"], [1.0], atol=1e-3)
 
 
-def test_what_stays_the_same_is_never_divided_by_zero() -> None:
+def test_what_stays_the_same_keeps_a_hundredth_of_its_first_spread() -> None:
     for value in (0.0, 300.0):
         state = begun(value, window=10)
-        for _ in range(5000):
+        for _ in range(500):
             state = merged_moments([gathered(state, [value] * 2)])
         statistics = RunningMoments(state).statistics
-        assert statistics["mean"] == [value]
-        assert np.float32(statistics["std"]) > 0
+        assert (statistics["mean"].tolist(), statistics["std"].tolist()) == ([value], [0.01])
+        later = rebased_moments(gathered(state, [value + 1.0]), state)
+        np.testing.assert_equal(later["least_std"], [0.01])
+
+
+def test_what_never_changed_is_not_divided_by_less_than_the_rounding_error_of_its_mean() -> None:
+    large = RunningMoments.of(1, np.array([1e9]), np.array([1e-3]), 0)
+    assert large.statistics["std"] > 100
+
+
+def test_rows_that_share_their_moments_count_as_one_observation() -> None:
+    moments = RunningMoments.of(1, np.zeros((1, 2)), np.ones((1, 2)), 0)
+    moments.add(np.array([[1.0, 0.0], [3.0, 6.0], [5.0, 3.0]], np.float32))
+    state = merged_moments([moments.state_dict()])
+    # means of the table are 3 and 3, those of its squares 35 / 3 and 15; the first observation has mean 0 and square 1
+    assert (state["n"], state["mean"].tolist()) == (2, [[1.5, 1.5]])
+    np.testing.assert_allclose(state["m2"] / 2, [[(1 + 35 / 3) / 2 - 2.25, (1 + 15) / 2 - 2.25]])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (9, 1), (300, 1), (300, 2), (7, 40)])
+def test_means_of_rows_are_the_same_for_one_table_and_for_many(size: tuple[int, int]) -> None:
+    tables = np.random.default_rng(0).normal(size=(5, *size))
+    expected = [mean_of_rows(table, (1, size[1])) for table in tables]
+    np.testing.assert_equal(mean_of_rows(tables, (1, size[1])), np.stack(expected))
+    np.testing.assert_allclose(expected, tables.mean(1, keepdims=True), atol=1e-12)
+    assert mean_of_rows(tables, size) is tables
+
+
+def test_statistics_that_do_not_fit_are_named() -> None:
+    state = begun()
+    require_fitting({"one": (1,)}, {"one": state}, "Wrapper")
+    lacking = {"mean": 0.0, "std": 1.0}
+    for shapes, moments, message in (
+        ({"other": (1,)}, state, r"^Wrapper: \['one'\] are not normalised; \['other'\] are$"),
+        ({"one": (6,)}, state, r"^Wrapper: observation 'one': statistic 'mean' has shape \(1,\), not \(6,\)$"),
+        ({"one": (1,)}, {**state, "sum": 0.0}, r"^Wrapper: observation 'one': statistic 'sum' has shape \(\), not"),
+        ({"one": (1,)}, lacking, r"^Wrapper: observation 'one': its statistics lack \['n', .*; take them from a run"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            require_fitting(shapes, {"one": moments}, "Wrapper")

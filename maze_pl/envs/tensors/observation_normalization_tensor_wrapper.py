@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.envs.running_moments import require_all, require_normalized
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.tensors.tensor_env import TensorEnv, Tensors
 from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper
@@ -37,6 +38,7 @@ class ObservationNormalizationTensorWrapper(TensorWrapper):
 
     def __init__(self, env: TensorEnv, wrapper: ObservationNormalizationWrapper) -> None:
         super().__init__(env)
+        self._owner = type(wrapper).__name__
         self._changed_spaces = wrapper.observation_spaces_dict
         self._given = sorted(wrapper.configured_statistics)
         self._kinds = {name: type(strategy) for name, strategy in wrapper.strategies.items()}
@@ -80,10 +82,11 @@ class ObservationNormalizationTensorWrapper(TensorWrapper):
         """Use statistics that were estimated, except where the configuration states some.
 
         Raises:
-            ValueError: Some are missing.
+            ValueError: Some are missing, or are those of observations that are not normalised.
         """
         needed = [name for name in self._kinds if name not in self._given]
-        require_statistics(needed, state)
+        require_all(needed, state, self._owner)
+        require_normalized(self._kinds, state, self._owner)
         for name in needed:
             self._use(name, state[name])
 
@@ -91,18 +94,6 @@ class ObservationNormalizationTensorWrapper(TensorWrapper):
 def clips_of(strategies: Mapping[str, ObservationNormalizationStrategy]) -> dict[str, tuple[float, float]]:
     """Return the ends of the range that each observation is clipped to."""
     return {name: (float(one.clip_low), float(one.clip_high)) for name, one in strategies.items()}
-
-
-def require_statistics(names: Iterable[str], state: Mapping[str, Any]) -> None:
-    """Raise ValueError unless there are statistics of all of some observations.
-
-    Args:
-        names: The observations.
-        state: Observation -> its statistics.
-    """
-    if missing := [name for name in names if name not in state]:
-        fault = f"{missing} are not among the statistics of {sorted(state)}"
-        raise ValueError(f"{fault} that were estimated before")
 
 
 def shapes_of(env: TensorEnv, names: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -10,12 +10,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.envs.tensors.observation_normalization_tensor_wrapper import (
-    clips_of,
-    normalized,
-    require_statistics,
-    shapes_of,
-)
+from maze_pl.envs.running_moments import require_all, require_fitting
+from maze_pl.envs.tensors.observation_normalization_tensor_wrapper import clips_of, normalized
 from maze_pl.envs.tensors.tensor_env import TensorEnv, Tensors
 from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper, of_each_env
 
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
         RunningObservationNormalizationWrapper,
     )
 
-_STATE = ("n", "mean", "m2", "n_new", "sum", "sum_squares")
+_STATE = ("n", "mean", "m2", "least_std", "n_new", "sum", "sum_squares")
 
 
 class RunningObservationNormalizationTensorWrapper(TensorWrapper):
@@ -43,6 +39,7 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         super().__init__(env)
         self._changed_spaces = wrapper.observation_spaces_dict
         self._window = wrapper.window or 0
+        self._shapes, self._owner = wrapper.moment_shapes, type(wrapper).__name__
         self._clips = clips_of(wrapper.strategies)
         self._first = wrapper.shared_state()
 
@@ -53,11 +50,12 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
 
     def make_tensors(self, n_envs: int) -> None:
         """Make the moments of observations, and those that running episodes are normalised by."""
-        shapes = shapes_of(self.env, self._clips)
+        shapes = self._shapes
         per_env = {name: (n_envs, *shape) for name, shape in shapes.items()}
         one = dict.fromkeys(shapes, ())
         self.n, self.n_new = self._zeros(one, torch.int64), self._zeros(one, torch.int64)
         self.mean, self.m2 = self._zeros(shapes, torch.float64), self._zeros(shapes, torch.float64)
+        self.least_std = self._zeros(shapes, torch.float64)
         self.sum = self._zeros(shapes, torch.float64)
         self.sum_squares = self._zeros(shapes, torch.float64)
         self.latest_mean, self.latest_std = self._zeros(shapes), self._zeros(shapes)
@@ -93,8 +91,15 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         for name in self._clips.keys() & observation.keys():
             difference = observation[name].double() - self.mean[name]
             self.n_new[name].add_(self.n_envs)
-            self.sum[name].add_(difference.sum(0))
-            self.sum_squares[name].add_((difference * difference).sum(0))
+            self.sum[name].add_(self._mean_of_rows(name, difference).sum(0))
+            self.sum_squares[name].add_(self._mean_of_rows(name, difference * difference).sum(0))
+
+    def _mean_of_rows(self, name: str, values: Tensor) -> Tensor:
+        """Return the mean over rows [N, 1, ...] that share their moments; other values as they are."""
+        shape = self._shapes[name]
+        if not shape or values.shape[1] == shape[0]:
+            return values
+        return values.mean(1, keepdim=True)
 
     def shared_state(self) -> dict[str, Any]:
         """Return the moments of each observation, and the sums since the last merge."""
@@ -108,9 +113,10 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         """Take over statistics; running episodes go on with their own.
 
         Raises:
-            ValueError: Some are missing.
+            ValueError: Some are missing, do not fit, or are those of observations that are not normalised.
         """
-        require_statistics(self._clips, state)
+        require_all(self._shapes, state, self._owner)
+        require_fitting(self._shapes, state, self._owner)
         self._load(state)
 
     def _load(self, state: Mapping[str, Any]) -> None:
@@ -123,21 +129,22 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
     def merge(self) -> None:
         """Merge the sums into the moments; see `RunningMoments`."""
         for name in self._clips:
-            n, mean, m2, n_new, sums, squares = (getattr(self, part)[name] for part in _STATE)
-            total = n + n_new
-            m2.add_(squares - sums * sums / total).clamp_(min=0.0)  # rounding may make it negative
-            mean.add_(sums / total)
+            m2, sums = self.m2[name], self.sum[name]
+            total = self.n[name] + self.n_new[name]
+            m2.add_(self.sum_squares[name] - sums * sums / total)
+            m2.clamp_(min=0.0)  # rounding may make it negative
+            self.mean[name].add_(sums / total)
             if self._window:
                 m2.mul_((self._window / total.double()).clamp(max=1.0))
                 total = total.clamp(max=self._window)
-            n.copy_(total)
-            for part in (n_new, sums, squares):
-                part.zero_()
+            self.n[name].copy_(total)
+            for gathered in (self.n_new, self.sum, self.sum_squares):
+                gathered[name].zero_()
             self._update_latest(name)
 
     def _update_latest(self, name: str) -> None:
         """Compute mean and standard deviation of merged statistics; see `standard_deviation`."""
         mean, single = self.mean[name], torch.finfo(torch.float32)
-        least = (single.eps * mean.abs()).clamp(min=single.tiny)
+        least = torch.maximum(self.least_std[name], (single.eps * mean.abs()).clamp(min=single.tiny))
         self.latest_mean[name].copy_(mean)
         self.latest_std[name].copy_(torch.maximum((self.m2[name] / self.n[name]).sqrt(), least))

@@ -160,6 +160,11 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """Observations whose statistics are not known yet."""
         return [name for name, strategy in self.strategies.items() if not strategy.statistics]
 
+    @property
+    def statistics_before_training(self) -> list[str]:
+        """Observations whose statistics follow training, but are still the first ones of the configuration."""
+        return []
+
     def estimate_within(self, env: Wrapper, n_samples: int, seed: int) -> None:
         """Estimate missing statistics from episodes of the whole stack of wrappers.
 

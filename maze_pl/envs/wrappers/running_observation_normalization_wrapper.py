@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,13 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.running_observation_normalization_array_wrapper import (
     RunningObservationNormalizationArrayWrapper,
 )
-from maze_pl.envs.running_moments import RunningMoments, merged_moments, rebased_moments
+from maze_pl.envs.running_moments import (
+    RunningMoments,
+    merged_moments,
+    rebased_moments,
+    require_all,
+    require_fitting,
+)
 from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrappers.observation_normalization_wrapper import (
     ObservationNormalizationWrapper,
@@ -33,9 +39,15 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
     The statistics begin with those of random play, as in the base class, and then follow the
     observations of training. All environments normalise by the same ones, which are merged after each
     rollout. Those of an environment change when it starts an episode: within an episode,
-    observations have the same units. Evaluation leaves the statistics unchanged. Images,
-    which consist of bytes or have three dimensions or more, stay as they are, as do masks, all that
-    is not a `Box`, and observations of one name whose shapes differ between sub-steps.
+    observations have the same units. Evaluation leaves the statistics unchanged. The standard deviation
+    of an element does not fall below a hundredth of its first one.
+
+    Images, which consist of bytes or have three dimensions or more, stay as they are, as do masks of
+    actions, all that is not a `Box`, and observations of one name whose shapes differ between sub-steps.
+    So does a `Box` all of whose bounds lie within [0, 1]: masks of items, flags, one-hot vectors and
+    shares have fitting numbers already. Exclude other observations that a network reads as they are:
+    indices, and tables or masks in which 0 means that there is nothing (`mask_key`, `chosen_keys`,
+    `levels` and `skip_zeros` of blocks).
 
     Args:
         env: The environment to wrap.
@@ -47,9 +59,15 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         weight: Number of observations that the first statistics count as.
         window: Number of observations that the statistics look back on, with decreasing weight; None
             for all.
+        shared_rows: Observations [rows, ...] whose rows share one mean and standard deviation of each
+            column, such as sets, which mean the same in any order.
+
+    Attributes:
+        moment_shapes: Observation -> shape of its mean and standard deviation.
 
     Raises:
-        ValueError: The weight is not positive, the window is smaller, or as in the base class.
+        ValueError: The weight is not positive, the window is smaller, an observation in `shared_rows`
+            is not normalised or has no rows, or as in the base class.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -70,19 +88,34 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         statistics: Mapping[str, Mapping[str, Any]] | None = None,
         weight: int = 1000,
         window: int | None = 10_000,
+        shared_rows: Sequence[str] | None = None,
     ) -> None:
         exclude = sorted({*(exclude or ()), *_unsuitable(env.observation_spaces_dict)})
-        strategy_config = {"clip_range": clip_range, "axis": 0}
-        super().__init__(env, default_strategy_config=strategy_config, sampling_policy=sampling_policy, exclude=exclude)
+        shared = set(shared_rows or ())
+        _require_tables(shared, env, exclude, type(self).__name__)
+        of_tables = {"strategy_config": {"clip_range": clip_range, "axis": (0, 1)}}
+        super().__init__(
+            env,
+            default_strategy_config={"clip_range": clip_range, "axis": 0},
+            sampling_policy=sampling_policy,
+            exclude=exclude,
+            manual_config=dict.fromkeys(shared, of_tables),
+        )
         if not isinstance(weight, int) or weight < 1 or (window is not None and window < weight):
             name = type(self).__name__
             numbers = f"{weight=} must be a whole number from 1, and {window=} at least as large, or None for all"
             raise ValueError(f"{name}: {numbers}")
         self.weight, self.window = weight, window
+        self.moment_shapes: dict[str, tuple[int, ...]] = {}
+        for name, strategy in self.strategies.items():
+            shape = strategy.observation_space.shape
+            self.moment_shapes[name] = (1, *shape[1:]) if name in shared else shape
         self._moments: dict[str, RunningMoments] = {}
+        self._configured_first: set[str] = set()
         self._has_begun = False
         self._is_frozen = False
         self.set_normalization_statistics(statistics or {})
+        self._configured_first.update(self._moments)
 
     # ----------------------------------------------------------------------------------------------- episodes
 
@@ -122,14 +155,20 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         """Begin with mean 0 and standard deviation 1 where the sampled acts have shown nothing."""
         self.set_normalization_statistics({name: {"mean": 0.0, "std": 1.0} for name in names})
 
+    @property
+    def statistics_before_training(self) -> list[str]:
+        """Observations whose statistics are still the first ones that the configuration states."""
+        return sorted(self._configured_first)
+
     def set_normalization_statistics(self, statistics: Mapping[str, Mapping[str, Any]]) -> None:
         """Begin with statistics obtained elsewhere; see the base class."""
         super().set_normalization_statistics(statistics)
         for name in self.strategies.keys() & statistics.keys():
-            shape = self.strategies[name].observation_space.shape
-            exact = self.strategies[name].get_normalization_stats()
-            mean, std = (np.broadcast_to(exact[part], shape) for part in ("mean", "std"))
+            exact, shape = self.strategies[name].get_normalization_stats(), self.moment_shapes[name]
+            with self._named(name):
+                mean, std = np.broadcast_to(exact["mean"], shape), np.broadcast_to(exact["std"], shape)
             self._moments[name] = RunningMoments.of(self.weight, mean, std, self.window or 0)
+            self._configured_first.discard(name)
 
     def state_dict(self) -> dict[str, Any]:
         """Statistics, and those that the running episode is normalised by."""
@@ -137,13 +176,18 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         return {"shared": shared, "used": self.get_normalization_statistics()} if shared else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from the result of `state_dict`."""
+        """Continue from the result of `state_dict`.
+
+        Raises:
+            ValueError: It has statistics of observations that are not normalised, or that do not fit.
+        """
         if not state:
             return
         self._take(state["shared"])
         self._has_begun = True
         for name, used in state["used"].items():
-            self.strategies[name].set_normalization_stats(used)
+            with self._named(name):
+                self.strategies[name].set_normalization_stats(used)
 
     def shared_state(self) -> dict[str, Any]:
         """Common statistics of all copies at their last merge, and the sums of this one since."""
@@ -173,19 +217,20 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         """Take over statistics; a running episode goes on with its own, unless they are frozen.
 
         Raises:
-            ValueError: Statistics that this wrapper needs are missing.
+            ValueError: Statistics that this wrapper needs are missing, others do not fit, or are those of
+                observations that are not normalised.
         """
-        if missing := [name for name in self.strategies if name not in state]:
-            fault = f"{missing} are not among the statistics of {sorted(state)} that were gathered before"
-            raise ValueError(f"{type(self).__name__}: {fault}")
+        require_all(self.strategies, state, type(self).__name__)
         self._take(state)
         if self._is_frozen or not self._has_begun:
             self._use_moments()
 
     def _take(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over statistics; the window is that of this wrapper."""
-        for name in self.strategies.keys() & state.keys():
-            self._moments[name] = RunningMoments({**state[name], "window": self.window or 0})
+        require_fitting(self.moment_shapes, state, type(self).__name__)
+        for name, moments in state.items():
+            self._moments[name] = RunningMoments({**moments, "window": self.window or 0})
+            self._configured_first.discard(name)
 
     def freeze(self) -> None:
         """Normalise by the current statistics from now on, without updating them."""
@@ -206,10 +251,49 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
 
 
 def _unsuitable(spaces_dict: Mapping[StepKey, spaces.Dict]) -> Iterator[str]:
-    """Yield the names of images, and of observations that differ between sub-steps."""
-    known: dict[str, spaces.Space[Any]] = {}
+    """Yield the names of observations that stay as they are.
+
+    They are images, numbers within [0, 1], and observations that differ between sub-steps.
+    """
+    for name, parts in _spaces_of(spaces_dict).items():
+        is_image = any(part.dtype == np.uint8 or len(part.shape or ()) > 2 for part in parts)
+        is_alike = all(are_alike(parts[0], part) for part in parts)
+        if is_image or not is_alike or all(_is_within_one(part) for part in parts):
+            yield name
+
+
+def _spaces_of(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, list[spaces.Space[Any]]]:
+    """Return the spaces of each observation in all sub-steps that have it."""
+    found: dict[str, list[spaces.Space[Any]]] = {}
     for space in spaces_dict.values():
         for name, part in space.spaces.items():
-            is_image = part.dtype == np.uint8 or len(part.shape or ()) > 2
-            if is_image or not are_alike(known.setdefault(name, part), part):
-                yield name
+            found.setdefault(name, []).append(part)
+    return found
+
+
+def _is_within_one(space: spaces.Space[Any]) -> bool:
+    """True for a `Box` all of whose bounds lie within [0, 1]."""
+    return isinstance(space, spaces.Box) and bool(np.all(space.low >= 0) and np.all(space.high <= 1))
+
+
+def _require_tables(names: Set[str], env: StructuredEnv, excluded: Sequence[str], owner: str) -> None:
+    """Raise ValueError unless all observations of some names are tables that are normalised.
+
+    Args:
+        names: The names.
+        env: The environment, which knows masks of actions.
+        excluded: Observations that are not normalised, masks of actions aside.
+        owner: Name of the wrapper, for messages.
+    """
+    masks: set[str] = set()
+    for step_masks in env.action_masks_dict.values():
+        masks.update(step_masks.values())
+    known = _spaces_of(env.observation_spaces_dict)
+    for name in sorted(names):
+        if name not in known:
+            raise ValueError(f"{owner}: shared_rows names {name!r}, but the observations are {sorted(known)}")
+        space = known[name][0]
+        if name in masks or name in excluded or not isinstance(space, spaces.Box):
+            raise ValueError(f"{owner}: shared_rows names {name!r}, which is not normalised")
+        if len(space.shape) < 2:
+            raise ValueError(f"{owner}: shared_rows names {name!r} of shape {space.shape}, which has no rows")

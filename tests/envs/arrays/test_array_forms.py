@@ -92,7 +92,9 @@ def _monitoring(name: str) -> Wrappers:
 def _running(name: str) -> Wrappers:
     """Statistics of all observations so far, inside of others that depend on them."""
     wrappers = _observations(name)
-    return [partial(RunningObservationNormalizationWrapper, clip_range=[-2, 3], weight=20), *wrappers[1:]]
+    tables = ["inventory"] if name == "cutting" else None
+    options: dict[str, Any] = {"clip_range": [-2, 3], "weight": 20, "shared_rows": tables}
+    return [partial(RunningObservationNormalizationWrapper, **options), *wrappers[1:]]
 
 
 WRAPPERS = {"rewards": _rewards, "observations": _observations, "running": _running, "monitoring": _monitoring}

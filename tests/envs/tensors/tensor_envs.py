@@ -10,12 +10,16 @@ from maze_pl.envs.cutting_2d.tensor_environment import StructuredCutting2DTensor
 from maze_pl.envs.tensor_forms import make_wrapped_tensors
 from maze_pl.envs.tensors import CartPoleTensorEnv, TensorEnv
 from maze_pl.envs.wrappers import (
+    FlattenPreProcessor,
     ObservationNormalizationWrapper,
     ObservationStackWrapper,
+    PreProcessingWrapper,
     ReturnNormalizationRewardWrapper,
     RewardClippingWrapper,
     RewardScalingWrapper,
     RunningObservationNormalizationWrapper,
+    TransposePreProcessor,
+    UnSqueezePreProcessor,
 )
 
 DEMAND = [(1, 2), (2, 2), (1, 1)]
@@ -42,6 +46,18 @@ WRAPPERS: dict[str, tuple[str, Wrappers]] = {
     "running in sub-steps": (
         "structured",
         [partial(RunningObservationNormalizationWrapper, statistics=OF_CUTTING, weight=20)],
+    ),
+    "shared rows": (
+        "structured",
+        [
+            partial(
+                RunningObservationNormalizationWrapper,
+                statistics={**OF_CUTTING, "inventory": {"mean": [2.0, 1.0], "std": [1.5, 0.5]}},
+                weight=20,
+                window=100,
+                shared_rows=["inventory"],
+            )
+        ],
     ),
     "normalised": (
         "flat",
@@ -78,6 +94,24 @@ WRAPPERS: dict[str, tuple[str, Wrappers]] = {
                 stack_config=[
                     {"observation": "inventory", "stack_steps": 3, "keep_original": True, "tag": "late", "delta": True},
                     {"observation": "ordered_piece", "stack_steps": 2},
+                ],
+            )
+        ],
+    ),
+    "pre-processed": (
+        "structured",
+        [
+            partial(
+                PreProcessingWrapper,
+                pre_processor_mapping=[
+                    {
+                        "observation": "inventory",
+                        "class_path": FlattenPreProcessor,
+                        "config": {"num_flatten_dims": 2},
+                        "keep_original": True,
+                    },
+                    {"observation": "inventory", "class_path": TransposePreProcessor, "config": {"axes": [1, 0]}},
+                    {"observation": "ordered_piece", "class_path": UnSqueezePreProcessor, "config": {"dim": 0}},
                 ],
             )
         ],

@@ -25,8 +25,10 @@ from maze_pl.envs.tensors.running_observation_normalization_tensor_wrapper impor
 )
 from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper
 from maze_pl.envs.wrappers import (
+    FlattenPreProcessor,
     MeanZeroStdOneObservationNormalizationStrategy,
     ObservationNormalizationWrapper,
+    PreProcessingWrapper,
     RandomResetWrapper,
     ReturnNormalizationRewardWrapper,
     RewardScalingWrapper,
@@ -145,7 +147,7 @@ def test_merged_statistics_of_returns_are_those_of_arrays(name: str) -> None:
             assert joined["base"] == pytest.approx(merged["base"], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["running", "running without a window", "running in sub-steps"])
+@pytest.mark.parametrize("name", ["running", "running without a window", "running in sub-steps", "shared rows"])
 def test_merged_moments_are_those_of_the_observations_that_were_acted_upon(name: str) -> None:
     inner, wrappers = WRAPPERS[name]
     env = WRAPPED[name]()
@@ -184,6 +186,18 @@ def test_episodes_are_normalised_by_the_statistics_with_which_they_began() -> No
     std = np.array(FIRST["observation"]["std"])
     expected = np.maximum(before[1].numpy() - (0.5 - np.array(FIRST["observation"]["mean"])) / std, -10)
     np.testing.assert_allclose(after[1].numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_standard_deviations_have_the_lower_limit_of_single_episodes() -> None:
+    env = WRAPPED["running"]()
+    assert isinstance(env, RunningObservationNormalizationTensorWrapper)
+    env.allocate(2)
+    state = on_host(env.shared_state())["observation"]
+    env.load_shared_state({"observation": {**state, "m2": state["m2"] * [1.0, 1e-5, 0.0, 1.0]}})
+    expected = np.array(FIRST["observation"]["std"]) * [1.0, 0.01, 0.01, 1.0]
+    np.testing.assert_allclose(env.latest_std["observation"].numpy(), expected, rtol=1e-6)
+    state = on_host(env.shared_state())["observation"]
+    np.testing.assert_allclose(RunningMoments(state).statistics["std"], expected, rtol=1e-6)
 
 
 def test_final_observations_have_their_stacks_but_are_not_added_to_them() -> None:
@@ -265,7 +279,19 @@ class Own(MeanZeroStdOneObservationNormalizationStrategy):
     """A strategy of a user."""
 
 
+class Reversed(FlattenPreProcessor):
+    """A pre-processor of a user."""
+
+    def process(self, observation: np.ndarray) -> np.ndarray:
+        return super().process(observation)[::-1]
+
+
+ENTRY = {"observation": "observation", "class_path": Reversed, "config": {"num_flatten_dims": 1}}
 FAULTS: dict[str, tuple[Any, str]] = {
+    "a pre-processor": (
+        partial(PreProcessingWrapper, pre_processor_mapping=[ENTRY]),
+        "Reversed has no function for tensors, only process",
+    ),
     "without a form": (
         partial(RandomResetWrapper, min_skip_steps=1, max_skip_steps=2),
         "RandomResetWrapper has no tensor form",
@@ -307,6 +333,25 @@ def test_missing_statistics_are_refused() -> None:
         env.allocate(2)
         with pytest.raises(ValueError, match=r"\['observation'\] are not among the statistics of \[\]"):
             env.load_shared_state({})
+
+
+def test_statistics_that_do_not_fit_are_refused() -> None:
+    env = WRAPPED["running"]()
+    assert isinstance(env, TensorWrapper)
+    env.allocate(2)
+    state = env.shared_state()["observation"]
+    for changed, message in (
+        ({"observation": {**state, "mean": torch.zeros(1)}}, r"'mean' has shape \(1,\), not \(4,\)"),
+        ({"observation": state, "other": state}, r"\['other'\] are not normalised; \['observation'\] are"),
+    ):
+        with pytest.raises(ValueError, match=f"^RunningObservationNormalizationWrapper: .*{message}"):
+            env.load_shared_state(changed)
+    other = make_wrapped_tensors(ENVS["flat"], [ObservationNormalizationWrapper])
+    assert isinstance(other, TensorWrapper)
+    other.allocate(2)
+    statistics = {"mean": np.array(0.0), "std": np.array(1.0)}
+    with pytest.raises(ValueError, match=r"^ObservationNormalizationWrapper: \['other'\] are not normalised"):
+        other.load_shared_state({"observation": statistics, "other": statistics})
 
 
 def test_wrapped_tensors_are_not_stepped_in_arrays() -> None:

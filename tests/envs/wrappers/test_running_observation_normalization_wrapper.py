@@ -16,6 +16,7 @@ from maze_pl.envs import (
     Wrapper,
 )
 from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays.array_wrapper import allocate
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.wrappers import (
     ObservationNormalizationWrapper,
@@ -220,9 +221,6 @@ def test_statistics_that_are_not_given_are_estimated() -> None:
     state = env.shared_state()
     np.testing.assert_equal(state["first"]["mean"], [3.0, 3.0])
     assert state["second"]["m2"].min() > 0
-    other = KIND.wrap(TwoParts(GymMazeEnv("CartPole-v1")), exclude=["first"])
-    other.load_shared_state(state)
-    assert other.shared_state().keys() == {"second"}
 
 
 def test_arrays_begin_with_statistics_that_are_given() -> None:
@@ -280,6 +278,48 @@ def test_images_stay_bytes() -> None:
     np.testing.assert_equal(env.step(NOTHING)[0], Camera()._observe())
 
 
+def in_arrays(**options: Any) -> Any:
+    """The form for array environments around CartPole."""
+    env = make_wrapped_arrays(CartPoleArrayEnv, [partial(KIND, **options)])
+    allocate(env, 2)
+    return env
+
+
+def test_statistics_of_observations_that_are_not_normalised_are_refused() -> None:
+    earlier = cartpole()
+    earlier.reset(seed=0)
+    options: dict[str, Any] = {"exclude": ["observation"]}
+    env = KIND.wrap(GymMazeEnv("CartPole-v1"), **options)
+    for load, state in (
+        (env.load_shared_state, earlier.shared_state()),
+        (env.load_state_dict, earlier.state_dict()),
+        (in_arrays(**options).load_shared_state, earlier.shared_state()),
+    ):
+        with pytest.raises(ValueError, match=r"^Running.*Wrapper: \['observation'\] are not normalised; \[\] are"):
+            load(state)
+
+
+@pytest.mark.parametrize("part", ["mean", "least_std", "sum"])
+def test_statistics_of_another_shape_are_refused_with_their_name(part: str) -> None:
+    state = cartpole().shared_state()
+    state["observation"][part] = np.zeros(1)  # could be broadcast
+    for env in (cartpole(), in_arrays(statistics=GIVEN)):
+        with pytest.raises(ValueError, match=rf"^Running.*: observation 'observation': statistic '{part}' has shape"):
+            env.load_shared_state(state)
+
+
+def test_first_statistics_of_the_configuration_are_told_from_those_of_training() -> None:
+    env = KIND.wrap(GymMazeEnv("CartPole-v1"), statistics=GIVEN)
+    assert env.statistics_before_training == ["observation"]
+    merge(env)
+    assert env.statistics_before_training == cartpole().statistics_before_training == []
+    other = KIND.wrap(GymMazeEnv("CartPole-v1"), statistics=GIVEN)
+    other.load_state_dict(env.state_dict())
+    assert other.statistics_before_training == []
+
+
 def test_statistics_that_are_missing_are_named() -> None:
     with pytest.raises(ValueError, match=r"\['observation'\] are not among the statistics of \['other'\]"):
         KIND.wrap(GymMazeEnv("CartPole-v1")).load_shared_state({"other": {}})
+    with pytest.raises(ValueError, match=r"\['observation'\] are not among the statistics of \[\]"):
+        in_arrays().load_shared_state({})
