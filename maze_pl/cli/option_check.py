@@ -24,10 +24,10 @@ def check_options(commands: Iterable[Sequence[str]]) -> None:
     """
     for command in commands:
         with contextlib.ExitStack() as undo:
-            _ParsedOnly(prepare(command), command, undo)
+            ParsedOnly(prepare(command), command, undo)
 
 
-class _ParsedOnly(MazeCLI):
+class ParsedOnly(MazeCLI):
     """Command line that is parsed, and neither instantiated nor run."""
 
     def __init__(self, arguments: Prepared, command: Sequence[str], undo: contextlib.ExitStack) -> None:

@@ -228,17 +228,21 @@ def _foreign_names(plan: SweepPlan, folder: Path, *, is_runner_given: bool) -> d
 
 
 def _check_options(plan: SweepPlan) -> None:
-    """Refuse options of runs that do not exist, and values of a wrong type, before anything is written."""
+    """Refuse options and KPIs that do not exist, and values of a wrong type."""
+    from maze_pl.cli.objective_check import check_kpis
     from maze_pl.cli.option_check import check_options
 
     single = replace(plan, n_seeds=1)  # `--seeds` is not an option of a run
-    for assignment in samples(plan.parameters):
+    assignments = list(samples(plan.parameters))
+    for assignment in assignments:
         try:
             _require_separate_checkpoints(single, assignment)
             check_options([single.command(assignment, Path("run"))])
         except ConfigurationError as error:
             values = ", ".join(f"{option}={dump(value)}" for option, value in assignment.items())
             raise ConfigurationError(f"{error} (in a trial with {values})") from error
+    metrics = [objective.metric for objective in plan.objectives]
+    check_kpis(single.command(assignments[0], Path("run")), metrics)
 
 
 def _require_separate_checkpoints(plan: SweepPlan, assignment: Mapping[str, Any]) -> None:
@@ -327,6 +331,8 @@ def _show(result: SweepResult, *, needs_files: bool = True) -> None:
     if pictures:
         names = ", ".join(path.name for path in pictures)
         sys.stdout.write(f"pictures: {result.folder / PICTURES} ({names})\n")
+    if all(trial.status == "failed" for trial in result.trials):
+        return  # there are no curves, and no values to compare
     folder, journal = (shlex.quote(str(path)) for path in (result.folder, result.folder / JOURNAL_FILE))
     sys.stdout.write(f"next:\n  tensorboard --logdir {folder}\n  optuna-dashboard {journal}\n")
     sys.stdout.flush()

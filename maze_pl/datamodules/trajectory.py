@@ -1,9 +1,9 @@
 """Data module of imitation learning: its batches are acts of recorded episodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
 
 from pytorch_lightning.utilities import rank_zero_info
 
@@ -21,6 +21,10 @@ from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.building import make_frozen
 from maze_pl.envs.wrapper import ObservationWrapper
+
+_NEEDS_TRUST: Final = "set trust=True"
+_MISFIT: Final = " does not fit: its observation "
+"""Parts of messages of the data set."""
 
 
 class TrajectoryDataModule(EnvironmentDataModule):
@@ -104,7 +108,7 @@ class TrajectoryDataModule(EnvironmentDataModule):
         """Spaces of the agents, from the environment or, without one, from the episodes."""
         if not (self._environments.has_env or self._environments.is_described):
             masks = self._environments.action_masks or {}
-            spec = cast(Spec, self.dataset.load(masks=masks).spec)
+            spec = cast(Spec, self._loaded(masks=masks).spec)
             self._environments.describe_as(spec.with_masks(masks))
         return super().spec
 
@@ -115,15 +119,51 @@ class TrajectoryDataModule(EnvironmentDataModule):
             if self.dataset.is_converted and self._converted_with is not wrapper_statistics:
                 self.dataset = copy(self.dataset)  # without acts
             self._converted_with = wrapper_statistics
-            self.dataset.load(partial(make_frozen, self._environments.factory(), wrapper_statistics), self.spec)
+            make_env = partial(make_frozen, self._environments.factory(), wrapper_statistics)
+            self._loaded(make_env, self.spec)
             self._say_what_was_estimated()
-        dataset = self.dataset.load(masks=self._environments.action_masks)
+        dataset = self._loaded(masks=self._environments.action_masks)
         acts = dataset.split(self.validation_percentage, derive_seed(self.seed, "held out"))[held_out]
         if not held_out and not len(acts):
             raise ValueError("all acts are of held-out episodes: record more, or lower validation_percentage")
         batch_size = self.batch_size * (10 if held_out else 1)  # held-out acts need no gradients
         order_seed = None if held_out else self.order_seed
         return ActLoader(self.dataset, acts, batch_size, order_seed, self._rank, self._world_size)
+
+    def _loaded(
+        self,
+        make_env: Callable[[], Any] | None = None,
+        spec: Spec | None = None,
+        masks: Mapping[str, str] | None = None,
+    ) -> InMemoryDataset:
+        """Read the episodes, unless they were already read; see `InMemoryDataset.load`.
+
+        Args:
+            make_env: Makes the environment that converts states.
+            spec: Specification of that environment.
+            masks: Action head -> observation.
+
+        Raises:
+            ValueError: They cannot be read, or do not fit the environment.
+        """
+        try:
+            return self.dataset.load(make_env, spec, masks)
+        except ValueError as error:
+            if _NEEDS_TRUST in str(error) and not self.dataset.trust:
+                option = "--data.dataset.trust true"
+                raise ValueError(f"{error} (on the command line: {option})") from error
+            if _MISFIT in str(error) and (names := self._observation_wrappers()):
+                reason = f"observations of this run are changed by {' and '.join(names)}"
+                remedy = "use state records, or record with the same wrappers"
+                raise ValueError(f"{error}; {reason}: {remedy}") from error
+            raise
+
+    def _observation_wrappers(self) -> list[str]:
+        """Names of the wrappers that change observations."""
+        if not self._environments.has_env:
+            return []
+        wrappers = self._environments.description.wrappers.values()
+        return [wrapper.__name__ for wrapper in wrappers if issubclass(wrapper, ObservationWrapper)]
 
     def _completed(self) -> CompletedStatistics:
         """Estimate missing wrapper statistics, and note which of them change observations."""

@@ -76,6 +76,7 @@ class Outside:
             space = maze_env.observation_spaces_dict[key]
             self._conversions[key] = PreparedConversion(conversion, space, key, refuses_nan=own)
         maze_env.core_env = self._core
+        maze_env._unchecked = []  # states are checked before anything advances
         maze_env.observation_conversion_dict.update(self._conversions)
         self.is_flat = self._core.is_flat
         self._counts = dict(self._core.agent_counts_dict)

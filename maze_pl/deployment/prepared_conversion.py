@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.exact_numbers import first_changed
-from maze_pl.envs.contract import EnvContractError, check_observation, describe
+from maze_pl.envs.contract import EnvContractError, bounds, check_observation, describe
 from maze_pl.envs.core_env import ObservationConversionInterface
 from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.structured_env import Array, Observation
@@ -44,6 +44,7 @@ class PreparedConversion(ObservationConversionInterface):
             for name, part in space.spaces.items():
                 self._expected[name] = tuple(part.shape or ()), np.dtype(part.dtype)
         self._has_integers = any(dtype.kind != "f" for _, dtype in self._expected.values())
+        self._categories = _categories(space)
         self._state: Any = _NOTHING
         self._observation: Observation = {}
 
@@ -52,7 +53,7 @@ class PreparedConversion(ObservationConversionInterface):
 
         Raises:
             EnvContractError: The conversion refuses the state, or the observation has a wrong shape
-                or type, or holds a value that is not a number.
+                or type, or holds a value that is not a number, or a category that its space lacks.
         """
         name = type(self._conversion).__name__
         self._state = _NOTHING
@@ -63,10 +64,11 @@ class PreparedConversion(ObservationConversionInterface):
         except Exception as error:  # conversions are the user's code
             fault = f"{name} of sub-step {self._step_key!r} refuses the state {describe(maze_state)}"
             raise EnvContractError(f"{fault}: {type(error).__name__}: {error}") from error
+        what = f"the observation of sub-step {self._step_key!r} by {name}"
         if not self._is_usual(observation):
-            what = f"the observation of sub-step {self._step_key!r} by {name}"
             check_observation(observation, self._space, what)
             self._check_content(observation, what)
+        self._check_categories(observation, what)
         if self._has_integers and type(self._conversion) is GymObservationConversion:
             self._check_precision(self._conversion.divided(maze_state))
         self._state = maze_state
@@ -97,6 +99,18 @@ class PreparedConversion(ObservationConversionInterface):
                 at = np.argwhere(np.isnan(array))[0].tolist()
                 raise EnvContractError(f"entry {name!r} of {what} is not a number (nan) at {at}; give another state")
 
+    def _check_categories(self, observation: Observation, what: str) -> None:
+        """Refuse categories that a space lacks; networks would take them for no category at all."""
+        for name, (low, high) in self._categories.items():
+            array = np.asarray(observation[name])
+            outside = (array < low) | (array > high)
+            if not outside.any():
+                continue
+            at = tuple(np.argwhere(outside)[0].tolist())
+            place = f" at {[*at]}" if at else ""
+            fault = f"holds the category {array[at]}{place}; its space has {low[at]} to {high[at]}"
+            raise EnvContractError(f"entry {name!r} of {what} {fault}")
+
     def _check_precision(self, parts: Mapping[str, Any]) -> None:
         """Refuse parts of a state with fractions for integers, which the conversion has cut off."""
         for name, (_, dtype) in self._expected.items():
@@ -120,6 +134,18 @@ class PreparedConversion(ObservationConversionInterface):
     def space_to_maze(self, observation: Observation) -> Any:
         """Convert an observation back to a state, if the conversion can."""
         return self._conversion.space_to_maze(observation)
+
+
+def _categories(space: spaces.Space[Any]) -> dict[str, tuple[Array, Array]]:
+    """First and last categories of the parts of a space that have any, in the shape of each."""
+    found = {}
+    if isinstance(space, spaces.Dict):
+        for name, part in space.spaces.items():
+            if isinstance(part, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+                low, high = bounds(part)
+                shape = part.shape or ()
+                found[name] = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+    return found
 
 
 def is_finite(array: Array) -> bool:

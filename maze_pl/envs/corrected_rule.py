@@ -173,7 +173,8 @@ def make_rule(policy: Any, arguments: Mapping[str, Any], env: StructuredEnv) -> 
 
     Raises:
         ValueError: The environment has no `heuristic_policy`.
-        TypeError: The result is not a policy, or arguments are given to a policy that is already made.
+        TypeError: The result is not a policy; or arguments do not fit, or are given to a policy
+            that is already made.
     """
     from maze_pl.core.policy import Policy
 
@@ -186,9 +187,31 @@ def make_rule(policy: Any, arguments: Mapping[str, Any], env: StructuredEnv) -> 
     if callable(policy) and (isinstance(policy, type) or not isinstance(policy, Policy)):
         available = {"action_spaces_dict": env.action_spaces_dict, "masks": env.action_masks_dict, "env": env}
         names = inspect.signature(policy).parameters.keys() & available.keys() - arguments.keys()
-        policy = policy(**{name: available[name] for name in names}, **arguments)
+        options = {**{name: available[name] for name in names}, **arguments}
+        _require_arguments(policy, options, arguments)
+        policy = policy(**options)
     elif arguments:
         raise TypeError(f"policy_arguments={dict(arguments)} are for a class or function, not for {policy!r}")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r} is not a policy: it has no method act")
     return policy
+
+
+def _require_arguments(make: Any, options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse arguments that a class or function of a rule does not take, or that are missing.
+
+    Args:
+        make: The class or function.
+        options: All arguments.
+        given: Those of the configuration.
+
+    Raises:
+        TypeError: They do not fit; the message names the parameters.
+    """
+    signature = inspect.signature(make)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        name = getattr(make, "__qualname__", str(make))
+        rule = f"{name}({', '.join(signature.parameters)})"
+        raise TypeError(f"policy_arguments={dict(given)} do not fit {rule}: {error}") from error

@@ -21,6 +21,7 @@ import yaml
 import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.cli import sweep as command
+from maze_pl.cli.objective_check import check_kpis
 from maze_pl.config.search_path import ConfigurationError
 from tests.sweeps import stand_in
 
@@ -155,7 +156,8 @@ def test_failed_trials_are_counted_and_too_many_end_the_sweep(
     content = {**SWEEP, "search": {"model.lr": [0.9, 0.01, 0.8, 0.7, 0.02]}, "sampler": "grid", "n_trials": None}
     assert sweep(content, "--max_failures", "3") == 0
     assert [row["status"] for row in table()] == ["failed", "finished", "failed", "failed", "finished"]
-    assert "trial 0 failed: the learning rate is too high" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "trial 0 failed: the learning rate is too high" in output and "next:\n  tensorboard" in output
     assert main(["sweep", "search.yaml", "--run_dir", "few", "--max_failures", "1"]) == 1
     assert [row["status"] for row in table("few")] == ["failed", "finished", "failed"]
     limit = "2 trials have failed, more than max_failures=1; to continue nevertheless: maze-pl sweep --resume few"
@@ -264,6 +266,33 @@ def test_impossible_options_are_refused_before_anything_is_written(
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
     assert not Path("here").exists()
+
+
+def test_a_kpi_that_the_environment_lacks_is_refused_as_objective_before_anything_is_written(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep({**SWEEP, "search": {"model.lr": [0.1]}, "objective": "eval/kpi/cost"}) == 2
+    error = capsys.readouterr().err
+    assert "error: objective eval/kpi/cost: the environment has no KPI calculator" in error
+    assert not Path("here").exists()
+
+
+def test_objectives_are_compared_with_the_kpis_that_the_environment_declares(project: Path) -> None:
+    command = ["fit", "--config", "ppo_cutting_2d"]
+    check_kpis(command, ["eval/kpi/raw_piece_usage_per_step", "eval/return"])
+    known = "the environment has the KPIs raw_piece_usage_per_step, raw_pieces_per_order_served"
+    with pytest.raises(ConfigurationError, match=f"objective eval_BaseEnvEvents/kpi/mean/usage: {known}"):
+        check_kpis(command, ["eval/return", "eval_BaseEnvEvents/kpi/mean/usage"])
+    check_kpis(["fit", "--config", "no_such_configuration"], ["eval/kpi/other"])  # which the trials report
+
+
+def test_nothing_is_named_next_for_a_sweep_without_results(
+    project: Path, unchecked: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep({**SWEEP, "search": {"model.lr": [0.9, 0.8]}, "sampler": "grid", "n_trials": None}) == 0
+    assert main(["sweep", "--show", "here"]) == 0
+    output = capsys.readouterr().out
+    assert "trial 1 failed" in output and "next:" not in output
 
 
 @pytest.mark.parametrize(

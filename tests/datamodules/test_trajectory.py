@@ -24,7 +24,12 @@ from maze_pl.datasets.identity_with_next_observation_trajectory_processor import
 )
 from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs import GymMazeEnv
-from maze_pl.envs.wrappers import ObservationNormalizationWrapper, SpacesRecordingWrapper, TrajectoryRecordingWrapper
+from maze_pl.envs.wrappers import (
+    ObservationNormalizationWrapper,
+    RunningObservationNormalizationWrapper,
+    SpacesRecordingWrapper,
+    TrajectoryRecordingWrapper,
+)
 from maze_pl.records.columns import columns_of, taken
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from tests.datasets.episodes_of_acts import Act, episode, flat, make_spec
@@ -199,6 +204,28 @@ def test_demonstrations_in_other_spaces_than_the_environments_are_refused() -> N
         TrajectoryDataModule(InMemoryDataset(records).load(), env=lambda: lander_like(3.0)).train_dataloader()
     module = TrajectoryDataModule(InMemoryDataset(records), env=lander_like)
     assert sum(len(batch) for batch in module.train_dataloader()) == 16
+
+
+def test_the_wrappers_that_change_observations_are_named_where_space_records_lack_them() -> None:
+    records = recorded(SpacesRecordingWrapper(lander_like(), n_episodes=2))
+    wrappers: Any = [RunningObservationNormalizationWrapper]
+    module = TrajectoryDataModule(InMemoryDataset(records), lambda: lander_like(3.0), wrappers)
+    reason = "observations of this run are changed by RunningObservationNormalizationWrapper"
+    with pytest.raises(ValueError, match=f"does not fit: its observation .*; {reason}: use state records, or record"):
+        module.train_dataloader()
+    bare = TrajectoryDataModule(InMemoryDataset(records), lambda: lander_like(3.0))
+    with pytest.raises(ValueError, match=r"is Box\(-3.0, 3.0, \(2,\), float32\)$"):
+        bare.train_dataloader()
+
+
+def test_untrusted_state_records_are_refused_with_the_option_of_the_command_line(tmp_path: Path) -> None:
+    (record, *_) = recorded(TrajectoryRecordingWrapper(lander_like(), n_episodes=1), 1)
+    record.save(tmp_path / "one.states")
+    option = r"set trust=True .* \(on the command line: --data.dataset.trust true\)$"
+    with pytest.raises(ValueError, match=option):
+        TrajectoryDataModule(InMemoryDataset(tmp_path), lander_like).train_dataloader()
+    with pytest.raises(ValueError, match=option):
+        _ = TrajectoryDataModule(InMemoryDataset(tmp_path)).spec
 
 
 def test_evaluators_come_before_held_out_episodes() -> None:

@@ -869,8 +869,7 @@ def test_a_conversion_whose_integers_do_not_fit_its_space_is_refused() -> None:
         return MazeEnv(env.core_env, env.action_conversion_dict, {0: conversion})
 
     with AgentDeployment("random", make_env) as deployment:
-        for _ in range(3):  # the environment checks the bounds of the first two
-            assert deployment.act([70, 1, 2]) in (0, 1)
+        assert deployment.act([70, 1, 2]) in (0, 1)
         with pytest.raises(EnvContractError, match="by Wide has the value 65606, which its type int16 cannot hold"):
             deployment.act([2**16 + 70, 1, 2])
         assert deployment.act([70, 1, 2]) in (0, 1)

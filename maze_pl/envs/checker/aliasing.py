@@ -1,4 +1,4 @@
-"""Checks that states and observations do not change after they were returned."""
+"""Checks of conversions, and that observations do not change after they were returned."""
 
 import time
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from maze_pl.envs.checker.examination import Examination
+from maze_pl.envs.checker.inverses import Inverses
 from maze_pl.envs.checker.recorder import same
 from maze_pl.envs.checker.report import ERROR, Finding
 from maze_pl.envs.structured_env import Action, StepResult
@@ -17,7 +18,7 @@ _N_CONVERTED = 200  # acts whose conversions are checked
 
 
 def check_conversions(examination: Examination) -> Iterator[Finding]:
-    """Find conversions that change the state; measure steps without wrappers.
+    """Find conversions that change the state, and wrong inverses; measure steps without wrappers.
 
     All wrappers take part, since the simulation may rely on their time limits and masks.
     """
@@ -25,6 +26,7 @@ def check_conversions(examination: Examination) -> Iterator[Finding]:
     step_without_wrappers = inner.step
     durations: list[float] = []
     faults: set[str] = set()
+    inverses = Inverses()
 
     def convert(action: Action) -> None:
         state = inner.get_maze_state()
@@ -39,6 +41,8 @@ def check_conversions(examination: Examination) -> Iterator[Finding]:
             faults.add(f"{type(to_observation).__name__}.maze_to_space {fault}: make it work on a copy")
         if after != between:
             faults.add(f"{type(to_action).__name__}.space_to_maze {fault}: only the simulation may change it")
+        else:
+            inverses.add(to_action, action, state)
 
     def step(action: Action) -> StepResult:
         convert(action)
@@ -54,7 +58,7 @@ def check_conversions(examination: Examination) -> Iterator[Finding]:
     finally:
         del inner.step
     examination.seconds_alone = fmean(durations) if durations else None
-    for fault in sorted(faults):
+    for fault in [*sorted(faults), *inverses.faults()]:
         yield ERROR, fault
 
 

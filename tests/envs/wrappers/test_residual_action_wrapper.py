@@ -50,6 +50,11 @@ class Constant:
         return PolicyStep({head: np.tile(np.float32(value), (n, 1)) for head, value in self.action.items()})
 
 
+def make_constant(share: float, env: Any) -> Constant:
+    """A rule with an argument."""
+    return Constant(action=[share, share])
+
+
 def corrected(**options: Any) -> ResidualActionWrapper:
     return ResidualActionWrapper(make_action_env(BOX), **{"corrections": {"action": 0.5}, **options})
 
@@ -333,6 +338,16 @@ def test_arrays_equal_single_episodes_with_a_rule_that_uses_observations() -> No
         ({"policy": 3}, TypeError, "policy=3 is not a policy"),
         ({"policy": Constant(), "policy_arguments": {"a": 1}}, TypeError, "are for a class or function"),
         ({"policy": lambda: 3}, TypeError, "policy=3 is not a policy"),
+        (
+            {"policy": make_constant, "policy_arguments": {"shar": 0.3}},
+            TypeError,
+            r"policy_arguments=\{'shar': 0.3\} do not fit make_constant\(share, env\): ",
+        ),
+        (
+            {"policy": make_constant},
+            TypeError,
+            r"policy_arguments=\{\} do not fit make_constant\(share, env\): missing a",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
