@@ -1,5 +1,6 @@
 """Checkpoint with the best evaluation."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -114,4 +115,12 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         self._last_global_step_saved = trainer.global_step
         self._last_checkpoint_saved = filepath
         score = trainer.callback_metrics[str(self.monitor)].item()
-        say(trainer, f"-> new best {self.monitor} {format_value(score)}!")
+        say(trainer, f"-> new best {self.monitor} {_score_text(score)}!")
+
+
+def _score_text(score: float) -> str:
+    """Format a score with the seven digits that Lightning keeps of it."""
+    size = abs(score)
+    if not 10_000 <= size < 1e7 or score.is_integer():
+        return format_value(score)
+    return f"{score:,.{6 - int(math.log10(size))}f}"

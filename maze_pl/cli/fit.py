@@ -53,7 +53,7 @@ from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.drawing import table
 from maze_pl.perception.network_graph import actor_critic_graphs
 from maze_pl.runs.checkpoint import checkpoint_path, require_intact
-from maze_pl.runs.compatibility import require_compatible
+from maze_pl.runs.compatibility import require_compatible, require_epochs
 from maze_pl.runs.provenance import collect_provenance, share_among_ranks
 from maze_pl.runs.run_directory import claimed, is_first_rank, run_directory
 from maze_pl.runs.run_move import Move
@@ -363,6 +363,7 @@ class MazeCLI(LightningCLI):
         if isinstance(self.model, AlgorithmModule):
             self.model.check_data_module(self.datamodule)
         check_monitors(self.trainer, self.datamodule)
+        require_epochs(options.ckpt_path, self.trainer.max_epochs)
         if options.warm_start is not None and options.ckpt_path is None:
             warm_start(options.warm_start, self.model, self.datamodule)
             if self.trainer.is_global_zero:
@@ -373,8 +374,7 @@ class MazeCLI(LightningCLI):
         source = f"weights and wrapper statistics are those of {checkpoint_path(run)}"
         if names_configuration(self._command):
             return f"{source}; the configuration is that of --config"
-        names = options_of(self._command)
-        others = [option for option in names if option not in ("--warm-start", "--warm_start")]
+        others = [name for name in options_of(self._command) if not name.startswith("--warm")]
         except_for = f", except for {', '.join(others)}" if others else ""
         return f"{source}, and so is the configuration{except_for}: use --config for another one"
 

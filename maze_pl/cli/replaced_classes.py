@@ -34,8 +34,7 @@ def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
         is_new = change is not None and change[0] not in reported
         if change is not None and is_new and change[2] in values and is_first_rank():
             reported.add(change[0])
-            previous = change[1].rpartition(".")[2]
-            current = change[2].rpartition(".")[2]
+            previous, current = short_class_names(change[1], change[2])
             message = f"{current} replaces {previous}, whose options are dropped: {change[3]}"
             sys.stderr.write(f"maze-pl: {message}\n")
         return False  # drop jsonargparse's other messages
@@ -45,6 +44,12 @@ def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
     logger.setLevel(logging.DEBUG)
     logger.filters = [report]
     return logger
+
+
+def short_class_names(one: str, other: str) -> tuple[str, str]:
+    """Return the names of two classes or functions without their modules, if these names differ."""
+    names = one.rpartition(".")[2], other.rpartition(".")[2]
+    return (one, other) if names[0] == names[1] else names
 
 
 def _value_of(argument: str) -> str:

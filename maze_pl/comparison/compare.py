@@ -1,6 +1,7 @@
 """Comparison of trained agents and policies by playing the same episodes with each."""
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from maze_pl.collect.engines import Engine
 from maze_pl.comparison.analysis import Question, is_precise, make_comparison
-from maze_pl.comparison.entries import make_entries
+from maze_pl.comparison.entries import Entry, make_entries
 from maze_pl.comparison.playing import Acting, Tournament
 from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.writing import require_new_folder, write_comparison
@@ -98,6 +99,7 @@ def compare(
         require_new_folder(Path(to))
     options = {"env": env, "wrappers": wrappers, "action_masks": action_masks, "max_agents": max_agents}
     entries = make_entries(sources, baselines, checkpoint, options, trust, search)
+    tell_wrappers_of_heuristic(entries)
     acting = Acting(seed, max_steps, deterministic, n_envs, make_engine)
     question = Question(metric, lower_is_better, n_episodes, precision)
     played = Tournament(entries, acting, progress, n_episodes)
@@ -110,6 +112,19 @@ def compare(
     if to is not None:
         write_comparison(Path(to), comparison, played, command, views)
     return comparison
+
+
+def tell_wrappers_of_heuristic(entries: Sequence[Entry]) -> None:
+    """Say with which wrappers `heuristic` plays if those of the runs differ, as a wrapper may correct another rule.
+
+    Args:
+        entries: The entries, with their environments.
+    """
+    runs = [player for entry in entries for player in entry.players if player.checkpoint is not None]
+    has_heuristic = any("heuristic" in entry.given for entry in entries if not entry.seeds)
+    if has_heuristic and any(run.options["wrappers"] != runs[0].options["wrappers"] for run in runs):
+        remark = "with those of another one it may be another rule"
+        sys.stderr.write(f"maze-pl: heuristic plays with the wrappers of {runs[0].source}, the first run: {remark}\n")
 
 
 def _play(played: Tournament, question: Question, max_episodes: int) -> None:

@@ -9,7 +9,15 @@ from typing import Any
 import gymnasium
 
 from maze_pl.comparison.results import ComparedCheckpoint
-from maze_pl.comparison.sources import Source, baseline_key, is_configuration, is_same, single_sources, source_key
+from maze_pl.comparison.sources import (
+    Source,
+    baseline_key,
+    is_configuration,
+    is_same,
+    shown,
+    single_sources,
+    source_key,
+)
 from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.class_paths import is_class_path
 from maze_pl.config.factories import Factory
@@ -122,7 +130,7 @@ def make_entries(
     for source in sources:
         key = source_key(source)
         if key in known:
-            raise ConfigurationError(f"{source} is given twice: name each run and each policy once")
+            raise ConfigurationError(f"{shown(source)} is given twice: name each run and each policy once")
         known[key] = source
         _add(entries, _entry_of(source, checkpoint, trust), is_baseline=key in baseline_keys)
     for source, key in zip(baselines, baseline_keys, strict=True):
@@ -131,7 +139,7 @@ def make_entries(
             _add(entries, _entry_of(source, checkpoint, trust), is_baseline=True)
         elif isinstance(source, Mapping) and not is_same(source, known[key]):
             remedy = "give each of them a different name"
-            raise ConfigurationError(f"the baseline {source} has the name of another run or policy: {remedy}")
+            raise ConfigurationError(f"the baseline {shown(source)} has the name of another run or policy: {remedy}")
     if not entries:
         raise ConfigurationError("there is nothing to compare: name run directories or policies, such as random")
     if not baselines:

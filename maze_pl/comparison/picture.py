@@ -5,20 +5,36 @@ from pathlib import Path
 from typing import Any
 
 from maze_pl.comparison.results import Comparison, MetricSummary
+from maze_pl.reports.chart_drawing import write_thousands
 from maze_pl.runs.intervals import CONFIDENCE, Interval
 from maze_pl.runs.short_names import shortened
 from maze_pl.system.atomic_files import replaced
 
 _MOST_METRICS = 12
 _COLUMNS = 3
+_MOST_INTERVALS = 5  # between the numbers of an axis
 
 
 def save_picture(path: Path, comparison: Comparison) -> None:
-    """Draw up to 12 metrics, the metric of the winner first, and save them as PNG.
+    """Draw a comparison, and save it as PNG.
 
     Args:
         path: The file.
         comparison: The table.
+    """
+    figure = draw_comparison(comparison)
+    with replaced(path) as part:
+        figure.savefig(part, format="png", dpi=120)
+
+
+def draw_comparison(comparison: Comparison) -> Any:
+    """Draw up to 12 metrics, the metric of the winner first.
+
+    Args:
+        comparison: The table.
+
+    Returns:
+        A matplotlib figure.
     """
     from matplotlib.figure import Figure  # optional; not pyplot's, which would keep a reference to it
 
@@ -33,8 +49,7 @@ def save_picture(path: Path, comparison: Comparison) -> None:
         _draw(axes[place], comparison, metric)
     for unused in axes[len(metrics) :]:
         unused.set_visible(False)
-    with replaced(path) as part:
-        figure.savefig(part, format="png", dpi=120)
+    return figure
 
 
 def _draw(axes: Any, comparison: Comparison, metric: str) -> None:
@@ -50,6 +65,9 @@ def _draw(axes: Any, comparison: Comparison, metric: str) -> None:
     axes.set_title(metric.replace("$", r"\$"))
     axes.set_xlabel(f"with {CONFIDENCE:.0%} intervals")
     axes.grid(axis="x", alpha=0.3)
+    axes.locator_params(axis="x", nbins=_MOST_INTERVALS)
+    axes.tick_params(axis="x", labelsize="small")
+    write_thousands(axes.xaxis)
     axes.legend(fontsize="small")
 
 

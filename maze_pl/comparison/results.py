@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.version import __version__
 from maze_pl.runs.intervals import CONFIDENCE, Interval
+from maze_pl.runs.tables import number_text
 
 if TYPE_CHECKING:
     import pandas
@@ -284,7 +285,7 @@ def _columns(name: str, value: float, interval: Interval | None) -> dict[str, fl
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

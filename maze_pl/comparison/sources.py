@@ -15,10 +15,14 @@ def single_sources(sources: Sequence[Source]) -> list[Source]:
     """Return sources in which each dict has one name.
 
     Raises:
-        ConfigurationError: A dict is empty.
+        ConfigurationError: A dict is empty, or there is a list.
     """
     found: list[Source] = []
     for source in sources:
+        named = source.values() if isinstance(source, Mapping) else [source]
+        if any(isinstance(each, list | tuple | set) for each in named):
+            expected = "give each run or policy as an argument, compare(a, b), or as compare(*sources)"
+            raise ConfigurationError(f"a list is neither a run nor a policy: {expected}")
         if not isinstance(source, Mapping) or is_configuration(source):
             found.append(source)
         elif source:
@@ -27,6 +31,15 @@ def single_sources(sources: Sequence[Source]) -> list[Source]:
             expected = "give a dict such as {'mine': policy}, or what it names"
             raise ConfigurationError(f"an empty dict names nothing to compare: {expected}")
     return found
+
+
+def shown(source: Source) -> str:
+    """Return a short text for a source: objects have no name but that of their class."""
+    if isinstance(source, str | Path) or (isinstance(source, Mapping) and is_configuration(source)):
+        return str(source)
+    if isinstance(source, Mapping):
+        return repr(next(iter(source)))
+    return f"the same {getattr(source, '__name__', type(source).__name__)}"
 
 
 def is_configuration(source: Mapping[Any, Any]) -> bool:

@@ -106,12 +106,16 @@ def resolve(name: str, files: Iterable[Path] = ()) -> Path:
 def suggestion(name: str, known: Iterable[str], formatted: Callable[[str], str] | None = None) -> str:
     """Return the end of a message about an unknown name: similar names, or nothing.
 
+    Names that differ in a letter or two are shown without others.
+
     Args:
         name: The unknown name.
         known: Names that exist.
         formatted: Converts a name to the text in the message; None leaves it as it is.
     """
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    names = list(known)
+    nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.9)
+    near = nearest or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     texts = near if formatted is None else map(formatted, near)
     return f"; did you mean {' or '.join(texts)}?" if near else ""
 

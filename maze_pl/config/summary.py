@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from maze_pl.config.search_path import dump
 
 _NOT_SHOWN = (*CALL_OPTIONS, "warm_start")
 _MOST_LETTERS = 60  # length limit of a value in a summary
+
+_BEFORE_ENTRIES = ("{", "[", ", ", "/")
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class Summary:
             return f"configuration: {self.name}"
         lines = [f"configuration: {self.name}, with"]
         for option, (value, previous) in self.changes.items():
-            instead = "" if previous is None else f" (instead of {in_a_line(previous)})"
-            lines.append(f"  {option}: {in_a_line(value)}{instead}")
+            text, before = in_lines(value, previous)
+            instead = "" if previous is None else f" (instead of {before})"
+            lines.append(f"  {option}: {text}{instead}")
         return "\n".join(lines)
 
 
@@ -101,5 +105,26 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[A
 
 def in_a_line(value: Any) -> str:
     """Return a value as YAML for a summary; the end of a long one is left out."""
-    text = dump(value)
+    return _shortened(dump(value))
+
+
+def in_lines(value: Any, previous: Any) -> tuple[str, str]:
+    """Return two values for a summary; where their beginnings are equal and long, these are left out.
+
+    Args:
+        value: A value.
+        previous: Another one, or None.
+    """
+    texts = dump(value), dump(previous)
+    shown = in_a_line(value), in_a_line(previous)
+    if texts[0] == texts[1] or shown[0] != shown[1]:
+        return shown
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    common = "".join(letter for letter, _ in pairs)
+    start = max(len(common) - _MOST_LETTERS // 2, *(common.rfind(mark) + len(mark) for mark in _BEFORE_ENTRIES))
+    return f"... {_shortened(texts[0][start:])}", f"... {_shortened(texts[1][start:])}"
+
+
+def _shortened(text: str) -> str:
+    """Return a text without the end of a long one."""
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."

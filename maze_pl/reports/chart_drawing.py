@@ -69,6 +69,16 @@ def inline_svg(figure: Any, label: str) -> str:
     return text.replace(_INK, "currentColor")
 
 
+def write_thousands(axis: Any) -> None:
+    """Write the numbers of an axis with separators of thousands, if it reaches 1,000.
+
+    Args:
+        axis: An axis of matplotlib, after everything was drawn.
+    """
+    if max(abs(end) for end in axis.get_view_interval()) >= 1000:
+        axis.set_major_formatter(lambda value, _: f"{value:,.12g}".replace("-", "\N{MINUS SIGN}"))
+
+
 def _draw(axes: Any, chart: Chart) -> None:
     """Draw a chart."""
     scale = 1 / 60 if chart.x_axis == "wall_clock" else 1.0
@@ -87,6 +97,7 @@ def _draw(axes: Any, chart: Chart) -> None:
     axes.locator_params(axis="x", nbins=5)
     axes.set_xlim(left=0.0)
     axes.ticklabel_format(axis="y", useOffset=False)
+    write_thousands(axes.yaxis)
     if chart.bands and (len(chart.bands) > 1 or len(chart.bands[0].curves) > 1):
         legend = axes.legend(fontsize=8, frameon=False)
         for entry in legend.get_texts():

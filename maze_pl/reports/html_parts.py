@@ -164,11 +164,16 @@ dt { color: var(--muted); } dd { margin: 0; min-width: 0; }
 pre { margin: 0 0 8px; padding: 8px 10px; background: var(--code); border-radius: 6px; white-space: pre-wrap;
   font: 13px/1.45 ui-monospace, "DejaVu Sans Mono", monospace; max-height: 480px; overflow: auto; }
 dd pre { margin: 0 0 4px; } pre:last-child { margin-bottom: 0; }
-.wide { overflow-x: auto; margin: 0 0 8px; } table { border-collapse: collapse; font-size: 14px; min-width: 50%; }
+.wide { overflow-x: auto; margin: 0 0 8px; --shade: light-dark(#0003, #0009); background:
+  linear-gradient(to right, var(--card) 50%, #0000) left / 36px 100% local no-repeat,
+  linear-gradient(to left, var(--card) 50%, #0000) right / 36px 100% local no-repeat,
+  linear-gradient(to right, var(--shade), #0000) left / 14px 100% scroll no-repeat,
+  linear-gradient(to left, var(--shade), #0000) right / 14px 100% scroll no-repeat; }
+table { border-collapse: collapse; font-size: 14px; min-width: 50%; }
 th, td { border-bottom: 1px solid var(--line); padding: 5px 12px 5px 0; text-align: left; vertical-align: top; }
 th, td { overflow-wrap: break-word; }
 th { color: var(--muted); font-weight: 600; } .number { text-align: right; white-space: nowrap;
-  padding: 5px 0 5px 16px; }
+  padding: 5px 0 5px 16px; } th.number { white-space: normal; } th { vertical-align: bottom; }
 .missing { background: var(--note); border-radius: 6px; padding: 10px 12px; margin: 0 0 8px; }
 .missing p:last-child { margin: 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 14px; }

@@ -71,6 +71,16 @@ def run_status(run_dir: Path) -> str:
     return f"in progress (process {process})" if process else "in progress"
 
 
+def monitored(run_dir: Path) -> str:
+    """Return the statistic by which a run selects its best checkpoint, such as `eval/return`; empty if unknown."""
+    try:
+        content = read(run_dir / RUN_CONFIG)
+    except ConfigurationError:
+        return ""
+    selection = content.get("best_checkpoint") if isinstance(content, dict) else None
+    return str(selection.get("monitor") or "") if isinstance(selection, dict) else ""
+
+
 def trust_option(run_dir: Path) -> str:
     """Return ` --trust` if the configuration of a run names classes for which commands need it, else nothing.
 

@@ -1,17 +1,18 @@
-"""Groups of runs, those that differ only in their seed, and names by which runs and groups are told apart."""
+"""Groups of runs that differ only in their seed, and names by which runs and groups are told apart."""
 
 import itertools
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from maze_pl.config.learned_options import commands_of_training, learned_options, learned_part
+from maze_pl.config.learned_options import Seeds, commands_of_training, learned_options, learned_part
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, parse
-from maze_pl.config.summary import in_a_line
+from maze_pl.config.summary import in_a_line, in_lines
 from maze_pl.core.provenance import Provenance
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.short_paths import shortest_ending
@@ -25,21 +26,24 @@ _ABSENT: Final = "(absent)"
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs of the same configuration.
+    """Runs of the same configuration with different seeds.
 
     Attributes:
         name: Name for legends.
         runs: Their run directories.
+        is_repeated: True if another group has the same configuration, and its seeds again.
     """
 
     name: str
     runs: list[Path]
+    is_repeated: bool = False
 
 
 def grouped_runs(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, ConfigurationError]]:
     """Group runs by their configuration, without seed, length of training and places of files.
 
-    An option that a resumed run changed has both values, such as `60, then 30`.
+    An option that a resumed run changed has both values, such as `60, then 30`. Runs of the same
+    configuration and seed are not independent: the second one is in another group.
 
     Args:
         runs: Run directories.
@@ -49,22 +53,29 @@ def grouped_runs(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, Confi
         by itself, after the others.
     """
     faults: dict[Path, ConfigurationError] = {}
-    members: dict[str, list[Path]] = {}
+    members: dict[tuple[str, int], list[Path]] = {}  # by configuration, and number of the group with it
     options: dict[str, dict[str, str]] = {}
+    played: list[tuple[str, Seeds]] = []
     for run in dict.fromkeys(runs):
         try:
-            flat = _compared(run)
+            flat, seeds = _compared(run)
         except ConfigurationError as error:
             faults[run] = error
             continue
         key = json.dumps(flat, sort_keys=True)
-        members.setdefault(key, []).append(run)
+        number = 0 if _is_unseeded(seeds) else played.count((key, seeds))
+        played.append((key, seeds))
+        members.setdefault((key, number), []).append(run)
         options[key] = flat
     paths = run_names(runs)
-    names = [_name(key, members[key], options) for key in members]
+    n_groups = Counter(key for key, _ in members)
+    names = []
+    for (key, _), group in members.items():
+        names.append(_folder(group, paths) if n_groups[key] > 1 else _name(key, group, options))
     labels = _told_apart([*names, *(paths[run] for run in faults)])
     kept = [*members.values(), *([run] for run in faults)]
-    return [RunGroup(label, group) for label, group in zip(labels, kept, strict=True)], faults
+    repeated = [*(n_groups[key] > 1 for key, _ in members), *(False for _ in faults)]
+    return list(map(RunGroup, labels, kept, repeated)), faults
 
 
 def run_names(runs: Sequence[Path]) -> dict[Path, str]:
@@ -73,13 +84,19 @@ def run_names(runs: Sequence[Path]) -> dict[Path, str]:
     return {run: shortest_ending(path, {*paths.values()} - {path}) for run, path in paths.items()}
 
 
-def _compared(run: Path) -> dict[str, str]:
-    """Return the options by which runs are compared, as texts."""
-    flat = _without_lengths(learned_options(run)[0])
+def _compared(run: Path) -> tuple[dict[str, str], Seeds]:
+    """Return the options by which runs are compared, as texts, and the seeds of a run."""
+    learned, seeds = learned_options(run)
+    flat = _without_lengths(learned)
     commands = _options_of_commands(run)
     for name, value in flat.items():
         flat[name] = _with_earlier(value, [options.get(name) for options in commands])
-    return flat
+    return flat, seeds
+
+
+def _is_unseeded(seeds: Seeds) -> bool:
+    """True if a run had no seed, so that it differs from all others."""
+    return (seeds[0] is None or seeds[0] is False) and seeds[1] is None
 
 
 def _without_lengths(learned: Mapping[str, Any]) -> dict[str, str]:
@@ -123,7 +140,10 @@ def _continues(command: Provenance, options: Mapping[str, str], previous: Mappin
         if name in options and options[name] != value:
             change = changes.get(name.removesuffix(".class_path"), "")
             is_none = value == "null" and change != "" and "(instead of" not in change
-            if not is_none and not change.endswith(f"(instead of {in_a_line(json.loads(value))})"):
+            before = json.loads(value)
+            _, text = in_lines(json.loads(options[name]), before)
+            known = (f"(instead of {text})", f"(instead of {in_a_line(before)})")  # the latter of earlier versions
+            if not is_none and not change.endswith(known):
                 return False
     return True
 
@@ -162,6 +182,11 @@ def _name(key: str, runs: Sequence[Path], options: Mapping[str, Mapping[str, str
     if not differing or len(differing) > _MOST_DIFFERENCES or len(text) > _MOST_LETTERS:
         return folder or str(runs[0])
     return text
+
+
+def _folder(runs: Sequence[Path], paths: Mapping[Path, str]) -> str:
+    """Return the name of a group whose configuration other groups have as well: its folder, or its only run."""
+    return paths[runs[0]] if len(runs) == 1 else runs[0].resolve().parent.name
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

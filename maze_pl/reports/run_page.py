@@ -29,7 +29,7 @@ from maze_pl.reports.html_parts import (
     table,
 )
 from maze_pl.reports.page_results import comparison_section, final_section, kpi_section, named_paths, number
-from maze_pl.reports.run_facts import commands_of, run_provenance, run_status, summaries, trust_option
+from maze_pl.reports.run_facts import commands_of, monitored, run_provenance, run_status, summaries, trust_option
 from maze_pl.reports.run_groups import RunGroup, grouped_runs, run_names
 from maze_pl.runs.metrics import METRICS_FILE
 from maze_pl.runs.provenance import PROVENANCE_FILE, fault_of_file
@@ -95,8 +95,9 @@ def _header(title: str, reported: ReportedRuns) -> Markup:
         ended = sum(run_status(run) == "ended" for run in reported.runs)
         tiles = {"runs that have ended": f"{ended} of {len(reported.runs)}"}
     else:
+        shown = {step_unit_of(reported.runs[0])} | _monitored_columns(reported.runs)
         for name, value in values.items():
-            if name == step_unit_of(reported.runs[0]) or "return" in name:
+            if name in shown or "return" in name:
                 tiles[name] = number(value)
     provenance = run_provenance(reported.runs[0])
     git = provenance[-1]["git"] if provenance else None
@@ -151,7 +152,11 @@ def _configurations(runs: Sequence[Path]) -> list[Content]:
         return [element("p", f"Of {names[runs[0]]}, which stands for all runs:", class_="muted")]
     notes: list[Content] = [missing(f"{names[run]} is a group by itself: {fault}") for run, fault in faults.items()]
     rows = [[group.name, ", ".join(names[run] for run in group.runs)] for group in groups]
-    shown = "are these groups" if faults else f"have {len(groups)} different configurations"
+    if any(group.is_repeated for group in groups):
+        remark = "Runs of the same configuration and seed are not independent: they are in different groups."
+        notes.append(missing(remark))
+    is_plain = not notes
+    shown = f"have {len(groups)} different configurations" if is_plain else "are these groups"
     groups_table = table(["configuration", "runs"], rows, 2)
     of_first = element("p", f"Of {names[runs[0]]}:", class_="muted")
     return [element("p", f"The runs {shown}:"), groups_table, *notes, of_first]
@@ -163,6 +168,8 @@ def _runs(reported: ReportedRuns) -> Markup:
         return NOTHING
     results = [read_values(run / METRICS_FILE) for run in reported.runs]
     names = list(dict.fromkeys(name for values in results for name in values))
+    first = {step_unit_of(run) for run in reported.runs} | _monitored_columns(reported.runs)
+    names.sort(key=lambda name: name not in first)
     rows: list[list[Content]] = []
     labels = run_names(reported.runs)
     for run, values in zip(reported.runs, results, strict=True):
@@ -172,6 +179,15 @@ def _runs(reported: ReportedRuns) -> Markup:
         cells = [number(values.get(name)) for name in names]
         rows.append([labels[run], run_status(run), commit, *cells])
     return section("Runs", table(["run", "status", "commit", *names], rows, 3))
+
+
+def _monitored_columns(runs: Sequence[Path]) -> set[str]:
+    """Return the names, among the results of runs, of the KPIs that select their best checkpoints."""
+    columns = set()
+    for run in runs:
+        source, _, kpi = monitored(run).partition("/kpi/")
+        columns |= {f"{source} {kpi}, last", f"{source} kpi/{kpi}, last"}
+    return columns
 
 
 def _curves(reported: ReportedRuns) -> Markup:
@@ -206,12 +222,14 @@ def _curves(reported: ReportedRuns) -> Markup:
 def _charts(groups: Sequence[RunGroup], metrics: Metrics) -> list[Content]:
     """Draw the default statistics of groups of runs, returns of training, and KPIs."""
     from maze_pl.reports.chart_drawing import draw_charts, inline_svg
-    from maze_pl.reports.curves import chart, default_statistics, known_statistics, short_name
+    from maze_pl.reports.curves import chart, default_statistics, known_statistics, short_name, spelled_out
 
     known = known_statistics(metrics)
+    selecting = {spelled_out(monitored(run)) for run in metrics}
     names = default_statistics(metrics)
     names += [name for name in known if name.endswith("train_BaseEnvEvents/reward/mean")]
-    names += [name for name in known if _KPI in name and not name.startswith("train_")]
+    kpis = [name for name in known if _KPI in name and not name.startswith("train_")]
+    names += sorted(kpis, key=lambda name: name not in selecting)
     charts: list[Content] = []
     for name in list(dict.fromkeys(names))[:_MOST_CHARTS]:
         try:

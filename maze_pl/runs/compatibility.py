@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,24 @@ def require_compatible(
     require_equal(there, here, f"the networks of {path} do not fit", "networks")
 
 
+def require_epochs(path: str | Path | None, n_epochs: int | None) -> None:
+    """Refuse to continue from a checkpoint that has more epochs than the whole run is to have.
+
+    Args:
+        path: A checkpoint file, or a run directory; None passes.
+        n_epochs: Number of epochs of the whole run; -1 or None without a limit.
+
+    Raises:
+        ConfigurationError: It has more epochs.
+    """
+    if path is None or not Path(path).exists() or n_epochs is None or n_epochs == -1:
+        return
+    epoch = read_checkpoint(path).get("epoch")
+    if isinstance(epoch, int) and epoch > n_epochs:
+        fault = f"trainer.max_epochs={n_epochs} is less than the {epoch + 1} epochs of {path}"
+        raise ConfigurationError(f"{fault}: it counts all epochs of a run, also those before it was resumed")
+
+
 def require_equal(there: dict[str, str], here: dict[str, str], problem: str, parts: str) -> None:
     """Raise ConfigurationError naming the first difference.
 
@@ -79,6 +97,55 @@ def require_same_spaces(there: dict[str, Any], here: dict[str, Any], agent: str)
     """
     problem = f"{agent} was trained with other spaces"
     require_equal(_spaces(there), _spaces(here), problem, "environment and wrappers")
+
+
+def require_same_names(there: dict[str, Any], here: dict[str, Any], agent: str, *, all_observations: bool) -> None:
+    """Refuse an agent whose observations or actions have other names than those of an environment, or another order.
+
+    Networks tell their inputs and outputs apart by position, so that equal shapes do not suffice.
+    Sizes and bounds may differ, and so may masks.
+
+    Args:
+        there: `Spec.to_dict()` of the agent.
+        here: `Spec.to_dict()` of the environment.
+        agent: Name of the agent in the message.
+        all_observations: Whether one of the two may not have further observations.
+
+    Raises:
+        ConfigurationError: The names differ.
+    """
+    problem = f"{agent} was trained with other spaces"
+    for step, current in zip(there["steps"], here["steps"], strict=False):
+        place = f"of sub-step {current['key']!r}"
+        heads = [_numbered(_heads(one), f"action {{}} {place}") for one in (step, current)]
+        require_equal(heads[0], heads[1], problem, "environment and wrappers")
+        names, own = _observations(step), _observations(current)
+        if not all_observations and (_contains(names, own) or _contains(own, names)):
+            continue  # the networks do not read the others
+        observations = [_numbered(one, f"observation {{}} {place}") for one in (names, own)]
+        require_equal(observations[0], observations[1], problem, "environment and wrappers")
+
+
+def _heads(step: dict[str, Any]) -> list[str]:
+    """Return the names and types of the actions of a sub-step."""
+    return [f"{name!r} ({space['type']})" for name, space in step["action_space"]["spaces"].items()]
+
+
+def _observations(step: dict[str, Any]) -> list[str]:
+    """Return the names of the observations of a sub-step without masks."""
+    masks = step["masks"].values()
+    return [repr(name) for name in step["observation_space"]["spaces"] if name not in masks]
+
+
+def _numbered(values: Sequence[str], name: str) -> dict[str, str]:
+    """Return values by a name with their number."""
+    return {name.format(number): value for number, value in enumerate(values, 1)}
+
+
+def _contains(names: Sequence[str], others: Sequence[str]) -> bool:
+    """True if names contain others in the same order."""
+    following = iter(names)
+    return all(other in following for other in others)
 
 
 def _spaces(spec: dict[str, Any]) -> dict[str, str]:

@@ -5,12 +5,18 @@ from collections.abc import Iterable, Sequence
 
 from maze_pl.runs.intervals import Interval
 
+_LARGEST_IN_FULL = 1e7
+
 
 def number_text(value: float) -> str:
-    """Format a number with four significant digits, and whole thousands in full; NaN is empty."""
+    """Format a number with four significant digits, but all digits before the point; NaN is empty.
+
+    Numbers from ten million on are in e-notation unless they are whole.
+    """
     if math.isnan(value):
         return ""
-    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 1000 else f"{value:,.4g}"
+    is_short = abs(value) < _LARGEST_IN_FULL or float(value).is_integer()
+    return f"{value:,.0f}" if abs(value) >= 1000 and is_short else f"{value:,.4g}"
 
 
 def interval_text(interval: Interval | None) -> str:

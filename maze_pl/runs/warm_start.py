@@ -5,21 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maze_pl.core.checkpoint import NETWORKS
+from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
-from maze_pl.runs.compatibility import require_equal, shapes
+from maze_pl.runs.compatibility import require_equal, require_same_names, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor, nn
 
+    from maze_pl.core.checkpoint import CheckpointEntry
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.modules import AlgorithmModule
 
 _CRITIC = f"{NETWORKS}critic"
 _EXPLORATION = f"{NETWORKS}policy.exploration"
 """The scale of exploration, which the options of the new run determine."""
+_STANDARD_DEVIATIONS = f"{NETWORKS}policy.explorations"
+"""Standard deviations that are parameters, which deterministic policies do not have."""
 
 
 def warm_start(path: str | Path, module: AlgorithmModule, datamodule: EnvironmentDataModule) -> None:
@@ -39,7 +42,8 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
         datamodule: Its wrappers get the statistics.
 
     Raises:
-        ConfigurationError: There is no checkpoint, or its networks or wrappers do not fit.
+        ConfigurationError: There is no checkpoint, or its networks or wrappers do not fit, or its
+            observations or actions have other names.
     """
     from pytorch_lightning.utilities import rank_zero_info
 
@@ -55,9 +59,8 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
         expected = {name: value for name, value in expected.items() if not name.startswith(_CRITIC)}
         how = "critic_burn_in_epochs trains it before the policy"
         rank_zero_info(f"{path} has no critic: the critic starts from scratch; {how}")
-    found = {name: weights[name] for name in expected if name in weights}
-    problem = f"the networks of {path} do not fit"
-    require_equal(shapes(found), shapes(expected), problem, "networks")
+    found = _weights_for(expected, weights, prefixes)
+    _require_fit(found, expected, checkpoint_entry(checkpoint), datamodule, path)
     module.load_state_dict(module.state_dict() | found)
     for name, original in originals.items():
         if original is None:
@@ -67,6 +70,50 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
             further[name].load_state_dict(original.state_dict())
             rank_zero_info(f"{path} has no network {name}: it is copied again from policy or critic")
     datamodule.warm_start(wrapper_statistics_in(checkpoint, path))
+
+
+def _weights_for(
+    expected: Mapping[str, Tensor], weights: Mapping[str, Tensor], prefixes: tuple[str, ...]
+) -> dict[str, Tensor]:
+    """Return the weights in another run of the networks that a module has.
+
+    Args:
+        expected: Weights of the module.
+        weights: Weights of the other run.
+        prefixes: Beginnings of the names of networks.
+    """
+    found = {name: value for name, value in weights.items() if name.startswith(prefixes)}
+    found.pop(_EXPLORATION, None)
+    for part in (_CRITIC, _STANDARD_DEVIATIONS):
+        if not _has(expected, part):  # the algorithm needs none, or they start from scratch
+            found = {name: value for name, value in found.items() if not name.startswith(part)}
+    return found
+
+
+def _require_fit(
+    found: dict[str, Tensor],
+    expected: dict[str, Tensor],
+    entry: CheckpointEntry | None,
+    datamodule: EnvironmentDataModule,
+    path: str | Path,
+) -> None:
+    """Refuse weights of other shapes, and weights for other observations or actions.
+
+    Args:
+        found: The weights.
+        expected: Weights that the module has.
+        entry: maze_pl's entry of the checkpoint; without spaces in it, names are not compared.
+        datamodule: Has the spaces of the environment.
+        path: The checkpoint, for messages.
+
+    Raises:
+        ConfigurationError: They do not fit.
+    """
+    there, here = shapes(found), shapes(expected)
+    if entry is not None and "spec" in entry:
+        current = datamodule.spec.to_dict()
+        require_same_names(entry["spec"], current, f"the agent of {path}", all_observations=there != here)
+    require_equal(there, here, f"the networks of {path} do not fit", "networks")
 
 
 def _has(weights: Mapping[str, Tensor], network: str) -> bool:

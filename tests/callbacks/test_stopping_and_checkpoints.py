@@ -544,3 +544,11 @@ def test_the_table_says_when_the_policy_is_the_best_so_far(tmp_path: Path, capsy
     fit(tmp_path, [1.0, 5.0, 3.0], [EpochTable(), BestCheckpoint()])
     best = [line for line in capsys.readouterr().out.splitlines() if line.startswith("->")]
     assert best == ["-> new best eval/return 1.000!", "-> new best eval/return 5.000!"]
+
+
+def test_a_large_score_is_shown_with_the_digits_that_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(tmp_path, [9_123.456, 66_933.209, 1_234_567.8], [EpochTable(), BestCheckpoint()])
+    best = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if line.startswith("->")]
+    assert best == ["9,123.456!", "66,933.21!", "1,234,568!"]

@@ -28,7 +28,7 @@ from maze_pl.comparison.compare import compare
 from maze_pl.comparison.effects import mean_effects
 from maze_pl.comparison.entries import Entry, Player, make_entries
 from maze_pl.comparison.page import page_text
-from maze_pl.comparison.results import Comparison
+from maze_pl.comparison.results import ComparedCheckpoint, Comparison
 from maze_pl.comparison.tables import console_text
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.policy import PolicyBatch, PolicyStep
@@ -65,6 +65,21 @@ RUN = Path(__file__).parents[1] / "data" / "0.2.0" / "runs" / "ppo_structured"
 LIMITED = partial(TimeLimitWrapper, max_episode_steps=15)
 NORMALIZED = partial(ObservationNormalizationWrapper, exclude=["inventory"])
 SCALED = partial(ReturnNormalizationRewardWrapper, gamma=0.99)
+
+
+def test_the_wrappers_of_the_heuristic_are_named_if_those_of_runs_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = ComparedCheckpoint("best.ckpt", "", 0)
+    entries = [Entry("heuristic", [Player("heuristic", "heuristic", {"wrappers": [SCALED]})], given=["heuristic"])]
+    for name, wrappers in (("a", [SCALED]), ("b", [SCALED])):
+        player = Player(name, None, {"wrappers": wrappers}, checkpoint=checkpoint)
+        entries.append(Entry(name, [player], seeds=[0], given=[name]))
+    module_of_compare.tell_wrappers_of_heuristic(entries)
+    assert capsys.readouterr().err == ""
+    entries[2].players[0].options["wrappers"] = [LIMITED]
+    module_of_compare.tell_wrappers_of_heuristic(entries)
+    assert "heuristic plays with the wrappers of a, the first run: " in capsys.readouterr().err
+    module_of_compare.tell_wrappers_of_heuristic(entries[1:])
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def test_a_baseline_is_a_name_of_a_dict_before_a_path() -> None:
 def test_a_baseline_does_not_have_the_name_of_another_source(folder: Path) -> None:
     a, b = write_run("runs/a", 0), write_run("runs/b", 1)
     policy, other = object(), object()
-    message = "the baseline {'mine': .*} has the name of another run or policy: give each of them a different name"
+    message = "the baseline 'mine' has the name of another run or policy: give each of them a different name"
     for first, second in ((a, b), (policy, other), (a, policy), ("random", "heuristic")):
         for sources, baselines in (([{"mine": first}], [{"mine": second}]), ([], [{"mine": first}, {"mine": second}])):
             with pytest.raises(ConfigurationError, match=message):
@@ -139,6 +139,9 @@ def test_arguments_of_policies_are_those_of_their_configuration(folder: Path) ->
     [
         ([{}], "an empty dict names nothing to compare"),
         ([{"a": "random"}, {"a": "heuristic"}], "is given twice"),
+        ([["random", "heuristic"]], r"a list is neither .*: give each run or policy as an argument, compare\(a, b\)"),
+        ([{"a": ["random"]}], "a list is neither a run nor a policy"),
+        ([RandomPolicy, RandomPolicy], "^the same RandomPolicy is given twice"),
         ([{"a": "runs/missing"}], "runs/missing is neither a run directory nor a policy"),
     ],
 )

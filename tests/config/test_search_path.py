@@ -34,3 +34,6 @@ def test_files_that_come_with_maze_pl_make_nothing_importable() -> None:
 def test_only_names_that_are_close_are_suggested() -> None:
     assert suggestion("polcy", ["policy", "critic"]) == "; did you mean policy?"
     assert suggestion("zzz", ["policy", "critic"]) == ""
+    kpis = ["corrections_per_day", "cycles_per_day", "profit_per_day"]
+    assert suggestion("profit_per_days", kpis) == "; did you mean profit_per_day?"
+    assert suggestion("per_day", kpis).count(" or ") == 2

@@ -76,8 +76,24 @@ def test_runs_that_differ_in_seed_and_length_are_a_group_named_by_what_differs(t
     assert [group.name for group in grouped_runs([first, second])[0]] == ["a"]
 
 
+def test_runs_of_one_configuration_and_seed_are_not_counted_as_independent(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "out" / name) for name in ("ppo", "again")]
+    groups, _ = grouped_runs(runs)
+    assert [(group.name, group.runs) for group in groups] == [("ppo", [runs[0]]), ("again", [runs[1]])]
+    runs.append(write_run(tmp_path / "out" / "other", 1))
+    assert [group.runs for group in grouped_runs(runs)[0]] == [[runs[0], runs[2]], [runs[1]]]
+    seeds = [write_run(tmp_path / name / f"seed_{seed}", seed) for name in ("a", "b") for seed in (0, 1)]
+    slow = write_run(tmp_path / "slow", config={"model": {"lr": 0.01}})
+    groups, _ = grouped_runs([*seeds, slow])
+    assert [(group.name, len(group.runs)) for group in groups] == [("a", 2), ("b", 2), ("model.lr=0.01", 1)]
+    assert [group.is_repeated for group in groups] == [True, True, False]
+    unseeded = [write_run(tmp_path / name, config={"seed_everything": False}) for name in ("u", "v")]
+    assert [group.runs for group in grouped_runs(unseeded)[0]] == [unseeded]
+
+
 def test_an_option_that_a_resumed_run_changed_has_both_values_in_its_name(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, config={"data": {"horizon": 30}}) for name in ("resumed", "other")]
+    named = enumerate(("resumed", "other"))
+    runs = [write_run(tmp_path / name, seed, config={"data": {"horizon": 30}}) for seed, name in named]
     commands: list[Provenance] = []
     for horizon in (60, 60, 30, 20):  # the last command was stopped before its first checkpoint
         text = f"seed_everything: 0\nmodel: {{lr: 0.1}}\ndata: {{horizon: {horizon}}}\n"
@@ -141,6 +157,17 @@ def test_configurations_of_commands_are_compared_in_the_form_of_the_last_one(tmp
     (name, _) = names(tmp_path / "a", second, (first, ""), changed)
     assert name == 'data.env.class_path="a.make_a", then "a.make_b"'
     assert len(names(tmp_path / "b", first, (first, ""), (same, OF_RUN))) == 1
+
+
+def test_long_lists_of_commands_are_compared_with_their_summaries(tmp_path: Path) -> None:
+    long = "a.place.with.a.long.name.of.more.than.sixty.letters.in.it.Wrapper"
+    first, second = (f"data: {{class_path: a.Data, init_args: {{wrappers: [{long}, {n}]}}}}" for n in (1, 2))
+    of_earlier_versions = (f"[{long[:59]} ...", f"[{long[:59]} ...")
+    n_groups = []
+    for number, (before, after) in enumerate((("... 1]", "... 2]"), of_earlier_versions, ("... 3]", "... 2]"))):
+        changed = (second, f"{OF_RUN}, with\n  data.wrappers: {after} (instead of {before})")
+        n_groups.append(len(names(tmp_path / str(number), second, (first, ""), changed)))
+    assert n_groups == [2, 2, 1], "the first command of the last run was not kept"
 
 
 def test_a_run_whose_configuration_cannot_be_read_is_a_group_by_itself(tmp_path: Path) -> None:

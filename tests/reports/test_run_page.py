@@ -68,6 +68,35 @@ def test_the_title_names_or_counts_all_paths(tmp_path: Path) -> None:
     assert f"<p>{', '.join(map(str, runs))}</p>" in page
 
 
+def test_the_kpi_that_selects_the_best_checkpoint_is_shown_first(tmp_path: Path) -> None:
+    monitor = {"best_checkpoint": {"monitor": "eval/kpi/profit"}}
+    runs = [write_run(tmp_path / name, seed, config=monitor) for seed, name in enumerate(("a", "b"))]
+    kpis = ",".join(f"eval_BaseEnvEvents/kpi/mean/{name}" for name in ("cycles", "profit"))
+    for run in runs:
+        (run / "metrics.csv").write_text(f"step,eval_BaseEnvEvents/reward/mean,{kpis}\n100,1.0,2.0,3.0\n")
+    page = run_page(ReportedRuns(runs[0], runs))
+    titles = re.findall(r"<th[^>]*>(.*?)</th>", section_of(page, "Runs"))
+    assert titles[3:] == [
+        "env steps",
+        "eval profit, last",
+        "eval return, last",
+        "eval return, best",
+        "eval cycles, last",
+    ]
+    assert cells(section_of(page, "Runs"))[0][3:] == ["100", "3", "1", "1", "2"]
+    curves = section_of(page, "Curves")
+    assert curves.index("curve of eval/kpi/profit") < curves.index("curve of eval/kpi/cycles")
+    tiles = run_page(ReportedRuns(runs[0], runs[:1])).partition("<section>")[0]
+    assert "<span>eval profit, last</span>" in tiles and "cycles" not in tiles
+
+
+def test_the_page_says_if_runs_have_the_same_configuration_and_seed(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, 0) for name in ("a", "b")]
+    section = section_of(run_page(ReportedRuns(runs[0], runs)), "Configuration")
+    assert section.startswith("\n<p>The runs are these groups:</p>") and "are not independent" in section
+    assert cells(section) == [["a", "a"], ["b", "b"]]
+
+
 def test_the_page_says_if_the_configurations_of_runs_differ(tmp_path: Path) -> None:
     runs = two_trials(tmp_path)
     section = section_of(run_page(ReportedRuns(runs[0], runs)), "Configuration")

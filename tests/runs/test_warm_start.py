@@ -7,16 +7,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import add_to_checkpoint
 from maze_pl.datamodules import RolloutDataModule
-from maze_pl.envs import make_gym_maze_env
-from maze_pl.modules import A2C, PPO
+from maze_pl.envs import GymMazeEnv, make_gym_maze_env
+from maze_pl.modules import A2C, BC, PPO, TD3
 from maze_pl.perception import (
+    AutomaticModelComposer,
     CustomModelComposer,
     FlattenConcatPolicyNet,
     FlattenConcatStateValueNet,
@@ -54,6 +58,14 @@ class Wider(WithTargets):
     width = 4
 
 
+def save(module: Any, path: Path) -> None:
+    """Write the checkpoint of a module."""
+    checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
+    config: Any = {"data": {"class_path": "maze_pl.datamodules.RolloutDataModule"}}
+    add_to_checkpoint(checkpoint, spec=module.policy.spec.to_dict(), config=config)
+    torch.save(checkpoint, path)
+
+
 @pytest.fixture
 def kit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> SimpleNamespace:
     data = RolloutDataModule(lambda: make_gym_maze_env("CartPole-v1"), n_envs=1)
@@ -67,10 +79,7 @@ def kit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> SimpleNamespace:
         """Shift all weights of one, and begin the other with them."""
         for index, parameter in enumerate(there.parameters()):
             parameter.data += index + 1
-        checkpoint: dict[str, Any] = {"state_dict": there.state_dict()}
-        config: Any = {"data": {"class_path": "maze_pl.datamodules.RolloutDataModule"}}
-        add_to_checkpoint(checkpoint, spec=data.spec.to_dict(), config=config)
-        torch.save(checkpoint, tmp_path / "last.ckpt")
+        save(there, tmp_path / "last.ckpt")
         warm_start(tmp_path / "last.ckpt", here, data)
         return here
 
@@ -124,3 +133,94 @@ def test_exploration_is_that_of_the_new_run(kit: SimpleNamespace) -> None:
 def test_networks_of_other_shapes_are_refused(kit: SimpleNamespace) -> None:
     with pytest.raises(ConfigurationError, match=r"do not fit: predictor.weight is \(1, 3\) there and \(1, 4\) here"):
         kit.begin(kit.make(WithTargets), kit.make(Wider))
+
+
+class Plant(gymnasium.Env[dict[str, Any], dict[str, Any]]):
+    """Observations and actions of any names and spaces."""
+
+    def __init__(self, observations: dict[str, spaces.Space[Any]], actions: dict[str, spaces.Space[Any]]) -> None:
+        self.observation_space = spaces.Dict(observations)
+        self.action_space = spaces.Dict(actions)
+
+
+ONE = spaces.Box(0.0, 1.0, (1,), np.float32)
+WIDE = spaces.Box(-5.0, 9.0, (1,), np.float32)
+TWO = spaces.Discrete(2)
+OBSERVED = {"price": ONE, "solar": ONE}
+HEADS = {"power": TWO, "start": TWO}
+
+
+def data_of(observed: dict[str, Any], heads: dict[str, Any]) -> RolloutDataModule:
+    return RolloutDataModule(lambda: GymMazeEnv(Plant(observed, heads)), n_envs=1)
+
+
+def warm_started(there: Any, here: Any, path: Path, data: RolloutDataModule) -> Any:
+    """Begin a module with the weights of another one."""
+    save(there, path)
+    warm_start(path, here, data)
+    return here
+
+
+def made(kind: Any, data: RolloutDataModule, **options: Any) -> Any:
+    return kind(networks=AutomaticModelComposer([8], **options), spec=data.spec)
+
+
+@pytest.mark.parametrize(
+    ("observed", "heads", "difference"),
+    [
+        (
+            OBSERVED,
+            {"gen": TWO, "power": TWO},
+            "action 1 of sub-step 0 is 'power' (discrete) there and 'gen' (discrete)",
+        ),
+        (OBSERVED, {"power": TWO}, "action 2 of sub-step 0 is 'start' (discrete) there and missing here"),
+        (OBSERVED, HEADS | {"stop": TWO}, "action 3 of sub-step 0 is missing there and 'stop' (discrete) here"),
+        (OBSERVED, HEADS | {"power": spaces.MultiBinary(2)}, "action 1 of sub-step 0 is 'power' (discrete) there and"),
+        ({"a_solar": ONE, "price": ONE}, HEADS, "observation 1 of sub-step 0 is 'price' there and 'a_solar' here"),
+        ({"price": ONE}, HEADS, "observation 2 of sub-step 0 is 'solar' there and missing here"),
+        (OBSERVED | {"wind": ONE}, HEADS, "observation 3 of sub-step 0 is missing there and 'wind' here"),
+    ],
+)
+def test_weights_for_other_observations_or_actions_are_refused_although_shapes_may_be_equal(
+    tmp_path: Path, observed: dict[str, Any], heads: dict[str, Any], difference: str
+) -> None:
+    there, data = made(PPO, data_of(OBSERVED, HEADS)), data_of(observed, heads)
+    with pytest.raises(ConfigurationError, match=r"last.ckpt was trained with other spaces: ") as caught:
+        warm_started(there, made(PPO, data), tmp_path / "last.ckpt", data)
+    assert difference in str(caught.value)
+
+
+def test_bounds_and_observations_that_networks_do_not_read_may_differ(tmp_path: Path) -> None:
+    there = made(PPO, data_of(OBSERVED, HEADS))
+    for observed in ({"price": WIDE, "solar": ONE}, OBSERVED | {"at": ONE}):
+        data = data_of(observed, HEADS)
+        kinds = {"at": "omitted"} if "at" in observed else None
+        module = warm_started(there, made(PPO, data, kinds=kinds), tmp_path / "last.ckpt", data)
+        assert equal(module.networks, there.networks)
+
+
+def test_weights_of_networks_that_the_run_does_not_have_are_refused(kit: SimpleNamespace) -> None:
+    there, here = kit.make(PPO), kit.make(PPO)
+    there.networks.policy.networks[0].append(nn.Linear(1, 1))
+    with pytest.raises(ConfigurationError, match=r"policy.networks.0.1.weight is \(1, 1\) there and missing here"):
+        kit.begin(there, here)
+
+
+def test_a_clone_begins_with_the_policy_of_a_run_that_has_a_critic(tmp_path: Path) -> None:
+    data = data_of(OBSERVED, HEADS)
+    there = made(PPO, data)
+    clone = warm_started(there, made(BC, data), tmp_path / "last.ckpt", data)
+    assert equal(clone.policy, there.policy) and not equal(clone.policy, made(BC, data).policy)
+
+
+def test_a_deterministic_policy_begins_without_the_standard_deviations_of_a_run(tmp_path: Path) -> None:
+    data = RolloutDataModule(lambda: make_gym_maze_env("Pendulum-v1"), n_envs=1)
+    options = {
+        "action_head": "action",
+        "distribution": "maze_pl.distributions.DiagonalGaussianProbabilityDistribution",
+        "exploration": {"type": "state_independent"},
+    }
+    there = made(BC, data, distribution_mapper_config=[options])
+    module = warm_started(there, made(TD3, data), tmp_path / "last.ckpt", data)
+    assert len(there.policy.explorations) == 1
+    assert equal(module.policy.networks, there.policy.networks)
