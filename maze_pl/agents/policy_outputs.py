@@ -1,20 +1,25 @@
 """Steps of a policy from a batch of observations to actions: inputs of networks, their outputs, and samples."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import isnan
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from maze_pl.agents.changed_inputs import refuse_changes
 from maze_pl.agents.gaussian_exploration import NoiseState, noisy
 from maze_pl.agents.network_io import LATENT
 from maze_pl.agents.numpy_sampling import Sampling
 from maze_pl.agents.policy_step_parts import PolicyStepParts
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 
 Tensors = Mapping[str, Tensor]
+Outputs = TypeVar("Outputs", bound=Mapping[str, Any] | None)
 
 
 def complete_outputs(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id: Tensor | None) -> dict[str, Tensor]:
@@ -26,6 +31,53 @@ def complete_outputs(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id
     for head, exploration in step.explorations.items():
         completed[head] = exploration(outputs[head], features, agent_id)
     return completed
+
+
+def checked_outputs(
+    step: PolicyStepParts, step_key: StepKey, outputs: Outputs, inputs: Tensors = MappingProxyType({})
+) -> Outputs:
+    """Return the outputs of networks that act, after a look for NaN in the logits.
+
+    Args:
+        step: Parts of the sub-step.
+        step_key: The sub-step.
+        outputs: Name -> [B, ...] arrays or tensors; None if torch is to compute them.
+        inputs: New tensors that the networks were evaluated for, which must not have been changed in place.
+
+    Raises:
+        ValueError: A number is NaN, or an input has changed.
+    """
+    for tensor in inputs.values():
+        if not tensor.is_inference() and tensor._version:
+            refuse_changes(inputs, [0] * len(inputs), _name_of(step), step_key)
+    if outputs is not None:
+        for head in step.mapper.heads:
+            if head in outputs and _has_nan(outputs[head]):
+                raise ValueError(_not_a_number(step, step_key, head))
+    return outputs
+
+
+def _has_nan(output: Any) -> bool:
+    """True if an array or a tensor has a NaN, for which the largest number is one."""
+    if isinstance(output, Tensor):
+        return bool(output.numel()) and isnan(output.max())
+    return bool(output.size) and isnan(output.item(output.argmax()))
+
+
+def _not_a_number(step: PolicyStepParts, step_key: StepKey, head: str) -> str:
+    """Describe outputs that are NaN, and what they may come from."""
+    fault = f"{_name_of(step)} returned NaN for action head {head!r} of sub-step {step_key!r}"
+    for network in step.networks:
+        for name, parameter in network.named_parameters():
+            if not bool(parameter.isfinite().all()):
+                remedy = "if they became so in training, lower lr, and limit the gradient with max_grad_norm"
+                return f"{fault}: its weights {name!r} are NaN or infinite; {remedy}"
+    causes = "a division by 0, a logarithm or root of a negative number, or an infinite observation"
+    return f"{fault}, though its weights are finite: look for {causes}"
+
+
+def _name_of(step: PolicyStepParts) -> str:
+    return f"the policy's network, {type(step.networks[0]).__name__},"
 
 
 def sample_with_noise(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from maze_pl.agents.numpy_sampling import Sampling, numpy_views
-from maze_pl.agents.policy_outputs import network_inputs
+from maze_pl.agents.policy_outputs import checked_outputs, network_inputs
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array, PolicyBatch, PolicyStep
 from maze_pl.core.population import perturbed_parameters
@@ -113,6 +113,7 @@ class StackedPolicy:
             allowed[head] = allowed_entries(batch.observation[name], (len(batch.agent_id), n_entries), name, head)
         observation = network_inputs(batch)
         logits = self._outputs(key, step.inputs(observation), self._place[batch.env_index])
+        checked_outputs(step, key, logits)
         arrays = numpy_views(logits)
         chosen = None if arrays is None else step.sampler.choose(arrays, allowed, Sampling(True, 1.0, None))
         if chosen is None:

@@ -15,6 +15,7 @@ from maze_pl.agents.gaussian_exploration import NoiseState
 from maze_pl.agents.network_io import LATENT, evaluate_recurrent, networks_by_step
 from maze_pl.agents.numpy_sampling import Sampling, numpy_views
 from maze_pl.agents.policy_outputs import (
+    checked_outputs,
     complete_outputs,
     network_inputs,
     network_of_each,
@@ -31,11 +32,8 @@ from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
 from maze_pl.distributions.distribution_mapper import DistributionMapperConfig, distribution_mappers
-from maze_pl.distributions.probability_distribution import (
-    MaskableProbabilityDistribution,
-    ProbabilityDistribution,
-    choice_sizes,
-)
+from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
+from maze_pl.distributions.probability_distribution import ProbabilityDistribution, choice_sizes
 
 Tensors = Mapping[str, Tensor]
 
@@ -196,6 +194,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
 
         Raises:
             MaskError: A mask holds anything but zeros and ones, or has the wrong shape.
+            ValueError: The network returns NaN, or changes an observation in place.
         """
         step = self.parts_of(batch.step_key)
         exploration = float(self.exploration) if self._explores else 0.0  # type: ignore[arg-type]
@@ -205,16 +204,17 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             shape = (len(batch.agent_id), n_entries)
             allowed[head] = allowed_entries(batch.observation[name], shape, name, head)
         if step.plain is not None and not with_log_prob and not step.explorations:
-            outputs = step.plain.logits(batch.observation)
+            outputs = checked_outputs(step, batch.step_key, step.plain.logits(batch.observation))
             action = None if outputs is None else step.sampler.choose(outputs, allowed, sampling)
             if action is not None:
                 return PolicyStep(action)
+        observation = network_inputs(batch)  # not within inference mode, where changes in place are not counted
         with torch.inference_mode():
-            observation = network_inputs(batch)
             agent_id = network_of_each(batch, len(step.networks))
             of_networks = self._outputs(step, batch.step_key, observation, agent_id)
             features = of_networks.get(LATENT) if step.has_gsde else None
             logits = complete_outputs(step, of_networks, agent_id)
+            checked_outputs(step, batch.step_key, logits, observation)
             policy_state = None
             if step.state_shapes:
                 policy_state = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes}
@@ -250,7 +250,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
         joint = self.distribution(batch.step_key, network_inputs(batch), agent_id, temperature)
         found: dict[str, Any] = {}
         for head, distribution in joint.distributions.items():
-            if not isinstance(distribution, MaskableProbabilityDistribution):
+            if not isinstance(distribution, Maskable):
                 continue
             space = distribution.action_space
             # [B, options of all choices]

@@ -69,6 +69,9 @@ def export(
     for name, number in {"episodes": episodes, "max_steps": max_steps}.items():
         if number < 1:
             raise ExportError(f"{name}={number} must be at least 1")
+    if not isinstance(run, str | Path):
+        expected = "expected a run directory or a checkpoint, as maze-pl fit and RunContext write them"
+        raise ExportError(f"{expected}, not a {type(run).__name__}")
     path = named_checkpoint(run, checkpoint)
     module, data, origin = _read(path, trust)
     policy = _exportable(module.policy)

@@ -17,8 +17,8 @@ from maze_pl.core.checks import check_at_least
 from maze_pl.core.spec import Spec
 from maze_pl.modules.hyperparameters import save_plain_hyperparameters
 from maze_pl.modules.learning_rates import LearningRates
-from maze_pl.modules.network_choice import NetworksOption, composed, composer_of, require_critic, spec_of_data
-from maze_pl.modules.network_description import describe_networks, require_same_networks
+from maze_pl.modules.network_choice import NetworksOption, as_spec, composed, composer_of, require_critic, spec_of_data
+from maze_pl.modules.network_description import NamedNetworks, describe_networks, require_same_networks
 from maze_pl.modules.notes import say_before_training
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
@@ -38,7 +38,7 @@ from maze_pl.schedules import Coefficient, require_length
 Inputs = TypeVar("Inputs")
 
 
-class AlgorithmModule(RunModule):
+class AlgorithmModule(NamedNetworks, RunModule):
     """A learning algorithm. Subclasses write `training_step`, which calls `gradient_step` any number of times.
 
     A subclass declares as `batch_type` what it learns from; other data is refused before there are
@@ -109,7 +109,7 @@ class AlgorithmModule(RunModule):
         if actor_critic is not None:
             self._use_networks(actor_critic)
         elif spec is not None:
-            self._compose(spec if isinstance(spec, Spec) else Spec.from_dict(spec))
+            self._compose(as_spec(spec))
 
     # ------------------------------------------------------------------------------------------------ networks
 

@@ -3,12 +3,13 @@
 The value of a scheduled option is a tensor of the module that is changed in place, so that traced
 losses read it like any other tensor, and are not traced again when it changes. An option without a
 schedule is a plain attribute, which callbacks may set; a resumed run continues with their numbers.
+Both are checked when they are assigned.
 """
 
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,16 @@ class _Seen(NamedTuple):
         return self.value == other.value
 
 
+class HasCoefficients:
+    """Lets a `LightningModule` check what is assigned to attributes of options, as its constructor does."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        coefficients = self.__dict__.get("_coefficients")
+        if coefficients is not None:
+            coefficients.require_suitable(name, value)
+        super().__setattr__(name, value)
+
+
 class Coefficients:
     """Options of an algorithm that follow schedules, or that callbacks may set.
 
@@ -57,6 +68,8 @@ class Coefficients:
         self._scheduled: dict[str, _Scheduled] = {}
         self._values: dict[str, float] = {}
         self._numbers: dict[str, float | None] = {}  # by the options, of those without a schedule
+        self._checks: dict[str, Check | None] = {}
+        self._optional: set[str] = set()
         self._followed: dict[str, _Seen] | None = None  # at the latest `follow`; None before the first run
 
     @property
@@ -72,6 +85,8 @@ class Coefficients:
     def add(self, name: str, coefficient: Coefficient, check: Check | None) -> float | Tensor:
         """Add an option; see `AlgorithmModule.coefficient`."""
         first = value_at(name, coefficient, 0.0, check)
+        self._checks[name] = check
+        self._optional.discard(name)  # of a class that this one extends
         if not callable(coefficient):
             self._numbers[name] = float(first)
             return first
@@ -85,10 +100,35 @@ class Coefficients:
 
     def add_optional(self, name: str, coefficient: Coefficient | None, check: Check | None) -> float | Tensor | None:
         """Add an option that may be None; see `AlgorithmModule.optional_coefficient`."""
-        if coefficient is not None:
-            return self.add(name, coefficient, check)
-        self._numbers[name] = None
-        return None
+        if coefficient is None:
+            self._numbers[name], self._checks[name] = None, check
+        value = None if coefficient is None else self.add(name, coefficient, check)
+        self._optional.add(name)
+        return value
+
+    def require_suitable(self, name: str, value: object) -> None:
+        """Refuse what is assigned to the attribute of an option, unless the option could have this value.
+
+        Tensors on other devices are not read, as that would wait for the device.
+
+        Args:
+            name: Name of any attribute.
+            value: Its new value.
+
+        Raises:
+            TypeError: The value is not a number, or the option follows a schedule.
+            ValueError: The number is out of range.
+        """
+        if name in self._scheduled:
+            if not isinstance(value, Tensor):
+                follows = f"{name} follows the schedule {described(self._scheduled[name].schedule)}"
+                remedy = f"pass a number to {type(self._module).__name__}({name}=...)"
+                raise TypeError(f"{follows}, and cannot be set to {value!r}: {remedy}")
+        elif name in self._numbers and not (value is None and name in self._optional):
+            if callable(value) or value is None or (isinstance(value, Tensor) and value.numel() != 1):
+                raise TypeError(f"{name}={value!r} must be a number")
+            if not isinstance(value, Tensor) or value.device.type == "cpu":
+                value_at(name, cast(float, value), 0.0, self._checks[name])
 
     def follow(self, trainer: pl.Trainer) -> None:
         """Set all options to their values for the batch that is next, or in progress.

@@ -85,6 +85,20 @@ def composed(
     return ChosenNetworks(composer.compose(spec), None)
 
 
+def as_spec(spec: Any) -> Spec:
+    """Return the specification that the option `spec` of an algorithm gives.
+
+    Raises:
+        TypeError: It is neither a specification nor its description as a dict.
+    """
+    if isinstance(spec, Spec):
+        return spec
+    if isinstance(spec, dict) and "steps" in spec:
+        return Spec.from_dict(spec)
+    found = spec.__name__ if isinstance(spec, type) else f"a {type(spec).__name__}"
+    raise TypeError(f"spec must be a Spec, such as spec=RolloutDataModule(env).spec, not {found}")
+
+
 def spec_of_data(trainer: pl.Trainer) -> Spec:
     """Return the specification of the data module, from which networks are to be built.
 

@@ -24,6 +24,33 @@ _WITHOUT_EFFECT = (
 )
 
 
+class NamedNetworks:
+    """Lets an algorithm name the option of its networks where weights are those of other networks."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+        """Load weights; see `torch.nn.Module.load_state_dict`.
+
+        Args:
+            state_dict: The weights.
+            args: Further arguments of torch's method.
+            options: Its options.
+
+        Raises:
+            RuntimeError: The weights do not fit the networks.
+        """
+        module: Any = self
+        loaded: Any = super()
+        try:
+            return loaded.load_state_dict(state_dict, *args, **options)
+        except RuntimeError as error:
+            if module.actor_critic is None or _shapes(state_dict) == _shapes(module.state_dict()):
+                raise
+            name = type(self).__name__
+            remedy = f"give those of their run, as in {name}.load_from_checkpoint(path, networks=...)"
+            fault = f"the weights are of other networks than this {name} has"
+            raise RuntimeError(f"{fault}: {remedy}\n{error}") from error
+
+
 def describe_networks(networks: TorchActorCritic) -> dict[str, str]:
     """Return the activations of networks and the distributions of action heads.
 

@@ -21,7 +21,7 @@ from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoin
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.unsuitable_features import refuse_unsuitable_trainer
-from maze_pl.modules.coefficients import Coefficients
+from maze_pl.modules.coefficients import Coefficients, HasCoefficients
 from maze_pl.modules.described_statistics import descriptions_of
 from maze_pl.modules.equal_batches import EqualBatches
 from maze_pl.modules.half_precision import keep_batches_exact
@@ -40,7 +40,7 @@ from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, 
 _COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`
 
 
-class RunModule(EqualBatches, RestoredModes, pl.LightningModule, AlgorithmHooks, ActsOnObservations):
+class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule, AlgorithmHooks, ActsOnObservations):
     """A module that acts, counts environment steps, logs statistics, and continues exactly from checkpoints.
 
     Attributes:

@@ -237,8 +237,10 @@ class SAC(AlgorithmModule):
         warn_of_rounding(self.critic, self.value_of("tau"))
 
     def on_coefficients_set(self) -> None:
-        """Set the coefficients to `entropy_coef` if they are not tuned, also in a resumed run."""
+        """Set the coefficients to `entropy_coef` if they are not tuned, also in a resumed run; refuse it otherwise."""
         super().on_coefficients_set()
+        if self.entropy_tuning and self.value_of("entropy_coef") != self._first_entropy_coef:
+            raise ValueError("entropy_coef cannot be set while entropy_tuning=True learns it: set entropy_tuning=False")
         if not self.entropy_tuning:
             self.log_entropy_coef.detach().fill_(self.value_of("entropy_coef")).log_()
 

@@ -73,6 +73,23 @@ else:  # by these, the configuration knows which constructor arguments it does n
             """
 
 
+def require_several(networks: Any, composer: str) -> None:
+    """Refuse a network class that is not in a list or a dict.
+
+    Args:
+        networks: The option `networks` of a composer.
+        composer: Its class.
+
+    Raises:
+        TypeError: It is something else, and not None.
+    """
+    if networks is None or (isinstance(networks, Sequence | Mapping) and not isinstance(networks, str)):
+        return
+    name = getattr(networks, "__name__", type(networks).__name__)
+    expected = f"a list, such as {composer}([{name}]), or a dict by sub-step"
+    raise TypeError(f"networks of a {composer} must be {expected}, not {name} alone")
+
+
 def factories_by_step(
     networks: Sequence[Factory] | Mapping[StepKey, Factory] | None, step_keys: Sequence[StepKey]
 ) -> dict[StepKey, Factory]:

@@ -339,3 +339,66 @@ def test_acting_on_one_observation_gives_what_an_environment_takes() -> None:
         assert spec.steps[0].action_space.contains(action)
     with pytest.raises(ValueError, match=r"also observes \['x'\]"):
         policy.act_on({"y": [0.0]})
+
+
+class Faulty(nn.Module):
+    """Returns NaN for one row of each batch."""
+
+    def __init__(self, n_logits=3):
+        super().__init__()
+        self.layer = nn.Linear(2, n_logits)
+
+    def forward(self, in_dict):
+        logits = self.layer(in_dict["observation"])
+        return {"action": torch.where(in_dict["observation"][:, :1] > 0.5, math.nan, logits)}
+
+
+class InPlace(Faulty):
+    """Scales its observations in place."""
+
+    def forward(self, in_dict):
+        in_dict["observation"].mul_(0.5)
+        return super().forward(in_dict)
+
+
+def single_spec(action):
+    observation = spaces.Dict({"observation": spaces.Box(-1.0, 1.0, (2,))})
+    return Spec({"move": StepSpec(observation, spaces.Dict({"action": action}))})
+
+
+def single_batch(*firsts):
+    observation = {"observation": np.array([[first, 0.0] for first in firsts], dtype=np.float32)}
+    return PolicyBatch("move", observation, np.zeros(len(firsts), dtype=np.int64))
+
+
+@pytest.mark.parametrize("options", [{}, {"deterministic": True}, {"with_log_prob": True}])
+@pytest.mark.parametrize("action", [spaces.Discrete(3), spaces.Box(-1.0, 1.0, (1,)), spaces.MultiBinary(3)])
+def test_outputs_that_are_not_a_number_are_refused(action, options):
+    n_logits = 2 if isinstance(action, spaces.Box) else 3
+    policy = TorchPolicy([Faulty(n_logits)], single_spec(action)).eval()
+    policy.act(single_batch(0.0, 0.1), **options)
+    message = (
+        r"network, Faulty, returned NaN for action head 'action' of sub-step 'move', though its weights are finite"
+    )
+    with pytest.raises(ValueError, match=message):
+        policy.act(single_batch(0.0, 1.0), **options)
+
+
+@pytest.mark.parametrize("is_training", [False, True])  # evaluated by NumPy, and by torch
+def test_weights_that_are_not_a_number_are_named(is_training):
+    policy = mixed_policy().train(is_training)
+    policy.act(mixed_batch())
+    with torch.no_grad():
+        policy.networks[0][0].heads[1].bias[0] = math.nan
+    with pytest.raises(ValueError, match=r"NaN for action head 'steer' .* its weights '.*bias' are NaN or infinite"):
+        policy.act(mixed_batch())
+
+
+def test_an_empty_batch_has_no_wrong_outputs():
+    assert len(mixed_policy().act(mixed_batch(0)).action["steer"]) == 0
+
+
+def test_a_network_that_changes_observations_in_place_is_refused():
+    policy = TorchPolicy([InPlace()], single_spec(spaces.Discrete(3)))
+    with pytest.raises(ValueError, match=r"network, InPlace, changes the observation 'observation' of sub-step 'move'"):
+        policy.act(single_batch(0.0, 1.0))

@@ -169,6 +169,11 @@ def test_mistakes_are_told_in_one_message(
     assert [path.name for path in tmp_path.iterdir()] == ["changed.bundle"]
 
 
+def test_a_module_is_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"expected a run directory or a checkpoint, .*, not a Linear"):
+        maze_pl.export(torch.nn.Linear(1, 1), tmp_path / "agent.bundle")  # type: ignore[arg-type]
+
+
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

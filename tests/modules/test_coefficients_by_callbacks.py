@@ -167,12 +167,48 @@ def test_a_callback_of_the_resumed_run_sets_a_number_when_training_starts(kit: S
 
 def test_a_coefficient_that_follows_a_schedule_cannot_be_set(kit: SimpleNamespace, tmp_path: Path) -> None:
     module = ppo(kit, entropy_coef=Linear(0.1, 0.0))
-    with pytest.raises(TypeError, match=r"cannot assign '.*float' .* buffer 'entropy_coef'"):
+    with pytest.raises(TypeError, match=r"entropy_coef follows the schedule Linear.* number to PPO"):
         kit.fit(module, callbacks=[Setting("on_train_epoch_start", entropy_coef=5.0)])
     replaced = ppo(kit, entropy_coef=Linear(0.1, 0.0))
     run(kit, replaced, tmp_path / "one.ckpt", 1, Setting("on_train_start", entropy_coef=torch.tensor(5.0)))
     assert float(replaced.entropy_coef) == replaced.value_of("entropy_coef") == 0.0
     assert added(tmp_path / "one.ckpt") is None
+
+
+def test_the_default_epsilon_follows_a_schedule_and_cannot_be_set() -> None:
+    module = DQN(spec=Spec({0: step_spec("masked_choice")}))
+    with pytest.raises(TypeError, match=r"epsilon follows the schedule .* cannot be set to 0.9: pass a number to DQN"):
+        module.epsilon = 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("entropy_coef", -1.0, ValueError, "entropy_coef=-1.0 must be at least 0"),
+        ("entropy_coef", float("nan"), ValueError, "entropy_coef=nan must be at least 0"),
+        ("entropy_coef", torch.tensor(-1.0), ValueError, r"entropy_coef=-1.0 must be at least 0"),
+        ("entropy_coef", "0.1", TypeError, "entropy_coef='0.1' must be a number"),
+        ("entropy_coef", None, TypeError, "entropy_coef=None must be a number"),
+        ("entropy_coef", Linear(0.1, 0.0), TypeError, r"entropy_coef=Linear\(.*\) must be a number"),
+        ("entropy_coef", torch.zeros(2), TypeError, r"entropy_coef=tensor\(\[0., 0.\]\) must be a number"),
+        ("clip_range", 0.0, ValueError, "clip_range=0.0 must be greater than 0"),
+        ("clip_range", None, TypeError, "clip_range=None must be a number"),
+        ("target_kl", 0.0, ValueError, "target_kl=0.0 must be greater than 0"),
+    ],
+)
+def test_a_number_that_an_option_could_not_have_is_refused(
+    kit: SimpleNamespace, name: str, value: Any, error: type[Exception], message: str
+) -> None:
+    module = ppo(kit)
+    with pytest.raises(error, match=message):
+        setattr(module, name, value)
+    assert getattr(module, name) == getattr(ppo(kit), name)
+
+
+def test_the_entropy_coefficient_that_sac_learns_cannot_be_set(kit: SimpleNamespace) -> None:
+    module = make_sac("continuous")
+    with pytest.raises(ValueError, match=r"entropy_coef cannot be set while .* set entropy_tuning=False"):
+        kit.fit(module, callbacks=[Setting("on_train_epoch_start", entropy_coef=5.0)], make=replay("continuous"))
 
 
 def test_only_numbers_that_callbacks_have_set_are_saved(kit: SimpleNamespace, tmp_path: Path) -> None:

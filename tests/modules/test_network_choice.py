@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.distributions import (
@@ -103,3 +104,9 @@ def test_custom_distributions_are_accepted_unless_they_declare_such_a_scale(algo
     assert make(algorithm, Sharper, spaces.Discrete(3)).policy is not None
     with pytest.raises(ValueError, match="has the distribution Thrifty"):
         make(algorithm, Thrifty, spaces.Discrete(3))
+
+
+@pytest.mark.parametrize(("spec", "found"), [(nn.Linear, "Linear"), (OBSERVATION, "a Dict"), ({"a": 1}, "a dict")])
+def test_a_specification_is_neither_an_environment_nor_a_space(spec: Any, found: str) -> None:
+    with pytest.raises(TypeError, match=rf"spec must be a Spec, such as .*\.spec, not {found}$"):
+        PPO(spec=spec)

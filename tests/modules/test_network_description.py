@@ -115,3 +115,17 @@ def test_weights_of_other_shapes_and_algorithms_are_reported_as_such(kit: Simple
         PPO.load_from_checkpoint(tmp_path / "one.ckpt", networks=wider, weights_only=True)
     with pytest.raises(RuntimeError, match="Missing key"):
         SAC.load_from_checkpoint(tmp_path / "one.ckpt", networks=composer(non_lin=nn.ReLU), weights_only=True)
+
+
+@pytest.mark.parametrize("options", [{"hidden_units": [5]}, {"hidden_units": [4, 4, 4]}])
+def test_weights_of_networks_of_other_shapes_come_with_the_remedy(options: Any) -> None:
+    weights = make(hidden_units=[4, 4]).state_dict()
+    remedy = r"of other networks than this PPO has: give those of their run, as in PPO.load_from_checkpoint\(path, net"
+    with pytest.raises(RuntimeError, match=rf"{remedy}(.|\n)*Error\(s\) in loading state_dict"):
+        make(**options).load_state_dict(weights)
+
+
+def test_other_faults_of_weights_are_those_of_torch() -> None:
+    module = make()
+    with pytest.raises(RuntimeError, match=r"^Error\(s\) in loading state_dict"):
+        module.load_state_dict({**module.state_dict(), "further": torch.zeros(1)})

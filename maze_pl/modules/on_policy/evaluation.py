@@ -13,6 +13,7 @@ from torch import Tensor
 
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.agents.act_parts import in_parts, log_prob_in_parts, n_parts
+from maze_pl.agents.changed_inputs import refuse_changes, versions_of
 from maze_pl.agents.torch_state_critic import name_in_row
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -88,9 +89,21 @@ def values_of(
     """Return [T, B] values, 0 where not needed, and [F] values of final observations, by step key.
 
     Critics that share a policy state evaluate each act from the stored one; see `log_ratios`.
+
+    Raises:
+        ValueError: The critic changes observations in place.
     """
-    if rollout.flat:
-        return _flat_values(critic, rollout, acts)
+    versions = {key: versions_of(part.observation.values()) for key, part in acts.items()}
+    values = _flat_values(critic, rollout, acts) if rollout.flat else _values_by_step(critic, rollout, acts)
+    for key, part in acts.items():
+        refuse_changes(part.observation, versions[key], "the critic", key)
+    return values
+
+
+def _values_by_step(
+    critic: StateCritic, rollout: Rollout, acts: dict[StepKey, ExistingActs]
+) -> tuple[dict[StepKey, Tensor], dict[StepKey, Tensor]]:
+    """Return the same, evaluated step key by step key."""
     values: dict[StepKey, Tensor] = {}
     for key, part in acts.items():
         if part.index is None and critic.kind == "shared" and values:  # the first act of a row has its value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -51,3 +52,32 @@ def flatten(
         return {step_key: samples.with_tensors(rest) for step_key, samples in minibatch.items()}
 
     return tensors, rebuild, structure
+
+
+def changed_in_place(minibatch: Mapping[StepKey, Samples], is_changed: Sequence[bool]) -> str | None:
+    """Describe the first tensor of a minibatch that was changed in place; None if there is none.
+
+    Args:
+        minibatch: The minibatch.
+        is_changed: For each of its tensors, in the order of `flatten`, whether it was changed.
+    """
+    changed = iter(is_changed)
+    for step_key, samples in minibatch.items():
+        names = _names(samples)
+        for tensor in samples.tensors():
+            if next(changed):
+                return f"{names.get(id(tensor), 'a tensor')} of step key {step_key!r}"
+    return None
+
+
+def _names(samples: Samples) -> dict[int, str]:
+    """Return the names of the tensors of a data class, by id."""
+    names: dict[int, str] = {}
+    if not is_dataclass(samples):
+        return names
+    for field in fields(samples):
+        value = getattr(samples, field.name)
+        if isinstance(value, Mapping):
+            names |= {id(tensor): f"{field.name} {name!r}" for name, tensor in value.items()}
+        names[id(value)] = field.name
+    return names

@@ -107,6 +107,8 @@ class LossObservation:
         self.watch.complete()
         if not all(torch.equal(*pair) for pair in buffers):
             self.refuse("computing the loss changes buffers, such as those of batch normalisation")
+        if added := self.watch.added_attribute():
+            self.refuse(f"computing the loss adds the attribute {added}")
         if self.refused is None and (change := self.watch.change()) is not None:
             self.refuse(f"computing the loss changes what it reads: {change}")
         return result
@@ -215,8 +217,7 @@ class LossObservation:
         self._look_up()
 
     def _imported(self, name: str, scope: dict[str, Any], names: set[str], where: str, is_user: bool) -> None:
-        module = sys.modules.get(name) or sys.modules.get(f"{scope.get('__package__')}.{name}")
-        if module is not None:
+        if module := sys.modules.get(name) or sys.modules.get(f"{scope.get('__package__')}.{name}"):
             self._module_entries(module, names, where, is_user)
         elif is_user:
             raise _Refused(f"{where} imports {name}")
@@ -328,6 +329,7 @@ class LossObservation:
         if kind not in CONTAINERS:
             self.watch.moves = self.watch.moves or kind.__module__.startswith(MOVING)
             self._objects.append((label, value))
+            self.watch.remember_names(value)
 
     def _is_in_python(self, kind: type) -> bool:
         """True if a class is written in Python: attributes and entries are all of its state."""
@@ -366,10 +368,8 @@ class LossObservation:
         elif isinstance(value, types.FunctionType | property | staticmethod | classmethod):
             self._push(value, f"{base.__qualname__}.{name}")
         elif not isinstance(value, types.GetSetDescriptorType):
-            self._push(
-                self.watch.add_entry(base.__qualname__, vars(base), name),
-                f"{base.__qualname__}.{name}",
-            )
+            entry = self.watch.add_entry(base.__qualname__, vars(base), name)
+            self._push(entry, f"{base.__qualname__}.{name}")
 
 
 def _contents(container: Any) -> tuple[Any, ...]:

@@ -17,11 +17,12 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
+from maze_pl.agents.changed_inputs import versions_of
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.torch_random_state import restore_torch_random_state, torch_random_state
 from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
 from maze_pl.modules.optimization.capture import GradientTracer, run_trace
-from maze_pl.modules.optimization.flat_minibatch import Samples, flatten, is_flat
+from maze_pl.modules.optimization.flat_minibatch import Samples, changed_in_place, flatten, is_flat
 from maze_pl.modules.optimization.reads import LossObservation
 from maze_pl.modules.optimization.recorded_values import Computed, Described, Evaluated, scalars_of
 from maze_pl.modules.optimization.step_plan import LossOwner, StepPlan
@@ -286,6 +287,8 @@ class TracedLosses:
         assert plan.owner is not None
         random_state = torch_random_state(plan.gradient.device)
         inputs = [minibatch, *minibatch.values()]
+        tensors = flatten(minibatch)[0]
+        versions = versions_of(tensors)
         observation = LossObservation(plan.owner.module, plan.owner.opaque, _forbidden(), inputs)
 
         def compute() -> Evaluated:
@@ -295,6 +298,9 @@ class TracedLosses:
             return evaluated
 
         evaluated: Evaluated = observation.run(compute)
+        is_changed = [one != other for one, other in zip(versions, versions_of(tensors), strict=True)]
+        if changed := changed_in_place(minibatch, is_changed):
+            observation.refused = f"computing the loss changes its minibatch in place, {changed}; change a clone"
         if observation.refused is None:
             restore_torch_random_state(random_state, plan.gradient.device)
             return _Traced(observation.watch, self._batch, self._batch, Described([], []))
@@ -318,7 +324,7 @@ class TracedLosses:
     def _refuse(self, reason: str) -> None:
         """Stop tracing for good, and log the reason."""
         self._refused = reason
-        rank_zero_info(f"each update is computed by autograd, with the same numbers but more slowly: {reason}")
+        rank_zero_info(f"each update is computed by autograd, which is slower than a trace: {reason}")
 
 
 def _name(loss: LossOf) -> str:

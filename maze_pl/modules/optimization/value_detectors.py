@@ -31,7 +31,10 @@ class NumberDetector(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.data_dependent_output in func.tags:
-            self._refuse(f"computing the loss takes numbers out of tensors ({func})")
+            reason = f"computing the loss takes numbers out of tensors ({func})"
+            if torch.is_anomaly_enabled():
+                reason = "anomaly detection (detect_anomaly=True) looks for NaN in the gradients of each update"
+            self._refuse(reason)
         return func(*args, **(kwargs or {}))
 
 

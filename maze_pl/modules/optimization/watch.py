@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from operator import call, is_, itemgetter
 from typing import Any
@@ -71,6 +72,7 @@ class Watch:
             int, tuple[str, Any, dict[str, Any]]
         ] = {}  # by id of a mapping: its name, the mapping, and the entries read
         self._earlier: dict[int, dict[str, Any]] = {}  # by id of a mapping: its entries before the loss ran
+        self._attributes: list[tuple[Any, dict[str, Any], frozenset[str]]] = []  # objects, and names before the loss
         self._arrays: list[tuple[str, Any, bytes]] = []
         # The same places as flat lists, so that all of them are compared at once.
         self._owners: list[Any] = []
@@ -84,6 +86,19 @@ class Watch:
         `torch.func.functional_call` replaces parameters while a network runs.
         """
         self._earlier[id(owner)] = dict(owner)
+
+    def remember_names(self, owner: Any) -> None:
+        """Let `added_attribute` find attributes that an object, unless it is a class, gets from now on."""
+        if not isinstance(owner, type) and hasattr(owner, "__dict__"):
+            self._attributes.append((owner, vars(owner), frozenset(vars(owner))))
+
+    def added_attribute(self) -> str | None:
+        """Return the name of an attribute that an object did not have before the loss ran; None if there is none."""
+        for owner, attributes, names in self._attributes:
+            for name in attributes.keys() - names:
+                if not isinstance(getattr(type(owner), name, None), cached_property):
+                    return f"{type(owner).__name__}.{name}"
+        return None
 
     def add_entry(self, label: str, owner: Any, key: str) -> Any:
         """Watch an entry of a mapping, such as an attribute, and return its value."""

@@ -17,6 +17,8 @@ from maze_pl.perception.blocks.normalization import normalization_layers
 from maze_pl.perception.blocks.perception_block import Keys, Shapes, is_whole
 from maze_pl.perception.blocks.shape_normalization_block import ShapeNormalizationBlock
 
+_MOST_COLOURS = 4
+"""Channels of an image with transparency; more channels than this are taken for its height."""
 _LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -88,7 +90,11 @@ class ConvolutionBlock(ShapeNormalizationBlock):
         try:
             self.out_shapes()
         except RuntimeError as error:  # torch's message says which layer fails
-            self.require(False, f"images and options that go together; {str(error).splitlines()[0]}")
+            expected = f"images and options that go together; {str(error).splitlines()[0]}"
+            if self.n_image_dims == 2 and self.in_shapes[0][-1] <= _MOST_COLOURS < self.n_channels:
+                remedy = "use an ImageBlock with channels: last, or a TransposePreProcessor"
+                expected += f"; images are (channels, height, width): for others {remedy}"
+            self.require(False, expected)
 
     def normalized_forward(self, block_input: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return features [B, C', ...] of images [B, C, ...]."""

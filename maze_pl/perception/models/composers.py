@@ -19,6 +19,7 @@ from maze_pl.perception.network_factories import (
     Factory,
     StateActionNetworkFactory,
     factories_by_step,
+    require_several,
     takes,
 )
 
@@ -79,6 +80,7 @@ class StateCriticComposerInterface(CriticComposerInterface):
     critic: ClassVar[type[agents.StateCritic]]
 
     def __init__(self, networks: Networks[CriticNetworkFactory] | None = None) -> None:
+        require_several(networks, type(self).__name__)
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.StateCritic:
@@ -161,6 +163,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
     critic: ClassVar[type[agents.TorchStateActionCritic]]
 
     def __init__(self, networks: Networks[StateActionNetworkFactory] | None = None) -> None:
+        require_several(networks, type(self).__name__)
         self.networks = networks
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.TorchStateActionCritic:

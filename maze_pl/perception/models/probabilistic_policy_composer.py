@@ -12,6 +12,7 @@ from maze_pl.perception.network_construction import build_network
 from maze_pl.perception.network_factories import (
     PolicyNetworkFactory,
     factories_by_step,
+    require_several,
 )
 
 
@@ -32,6 +33,7 @@ class ProbabilisticPolicyComposer:
         networks: Networks[PolicyNetworkFactory] | None = None,
         substeps_with_separate_agent_nets: list[StepKey] | None = None,
     ) -> None:
+        require_several(networks, type(self).__name__)
         self.networks = networks
         self.substeps_with_separate_agent_nets = substeps_with_separate_agent_nets or []
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from maze_pl.agents import TorchActorCritic, TorchStepStateCritic
 from maze_pl.core.batches import Rollout
 from maze_pl.functional import gae
 from maze_pl.modules import A2C, IMPALA, PPO, LearningBatch, learning_batch
@@ -202,6 +204,25 @@ def test_log_probabilities_of_the_collector_are_used(kit: SimpleNamespace) -> No
     rollout = kit.make_flat_rollout()
     rollout.segments[0].log_prob = torch.full((10, 4), -0.5)
     assert prepare(kit.make_actor_critic(), rollout).acts[0].old_log_prob.unique().tolist() == [-0.5]
+
+
+class Scaling(nn.Module):
+    """A critic's network that changes its input in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        (view,) = observation.values()
+        return {"value": self.layer(view.mul_(0.5))}
+
+
+def test_a_critic_that_changes_observations_in_place_is_refused(kit: SimpleNamespace) -> None:
+    critic = TorchStepStateCritic([Scaling(), Scaling()], kit.team_spec)
+    actor_critic = TorchActorCritic(kit.make_actor_critic(kit.team_spec).policy, critic)
+    with pytest.raises(ValueError, match=r"the critic changes the observation '\w+_view' of sub-step '\w+' in place"):
+        prepare(actor_critic, kit.make_team_rollout())
 
 
 def test_missing_critic_is_refused(kit: SimpleNamespace) -> None:

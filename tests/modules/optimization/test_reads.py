@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import time
@@ -101,6 +102,14 @@ def observe(module: Any) -> LossObservation:
     observation = LossObservation(module, [], [pl.LightningModule.log.__code__], [minibatch])
     loss = module.loss
     observation.run(lambda: loss(minibatch))
+    return observation
+
+
+def observe_gradient(module: Any) -> LossObservation:
+    minibatch = torch.ones(3, 2)
+    observation = LossObservation(module, [], [], [minibatch])
+    parameters, loss = list(module.parameters()), module.loss
+    observation.run(lambda: torch.autograd.grad(loss(minibatch), parameters))
     return observation
 
 
@@ -241,6 +250,49 @@ def test_what_is_logged_in_a_loss_is_not_traced() -> None:
     assert "calls LightningModule.log" in str(observe(module).refused)
 
 
+class OfClass(Loss):
+    """Counts its calls by an attribute that only the class has at first."""
+
+    n_calls = 0
+
+    def loss(self, minibatch: Any) -> Tensor:
+        self.n_calls += 1
+        return super().loss(minibatch)
+
+
+class OfHelper(Loss):
+    """Keeps its last value in a helper, which has no such attribute at first."""
+
+    def loss(self, minibatch: Any) -> Tensor:
+        total = super().loss(minibatch)
+        self._helper.latest = total.detach()
+        return total
+
+
+@pytest.mark.parametrize(("module", "name"), [(OfClass, "OfClass.n_calls"), (OfHelper, "Plain.latest")])
+def test_a_loss_that_adds_attributes_is_refused(module: Any, name: str) -> None:
+    assert observe(module(Plain())).refused == f"computing the loss adds the attribute {name}"
+
+
+def test_a_cached_property_is_not_an_added_attribute() -> None:
+    class Caching(Loss):
+        @functools.cached_property
+        def factor(self) -> float:
+            return 0.5
+
+        def loss(self, minibatch: Any) -> Tensor:
+            return super().loss(minibatch) * self.factor
+
+    assert observe(Caching(Plain())).refused is None
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_anomaly_detection_is_named_as_the_reason() -> None:
+    with torch.autograd.detect_anomaly():
+        reason = observe_gradient(Loss(Plain())).refused
+    assert str(reason).startswith("anomaly detection (detect_anomaly=True)")
+
+
 def test_an_equal_number_is_no_change() -> None:
     helper = Plain()
     helper.set(float("1.5"))
@@ -317,6 +369,30 @@ def test_a_loss_that_counts_is_computed_once_for_each_step(kit: SimpleNamespace)
     module = same(kit, Counting, epochs=1)
     assert module._n_losses == 2 * 2 * 2
     assert "computing the loss changes what it reads: Counting._n_losses" in module.capture_refusal
+
+
+def test_a_loss_that_counts_from_an_attribute_of_its_class_learns_what_autograd_learns(kit: SimpleNamespace) -> None:
+    class Counting(PPO):
+        n_losses = 0
+
+        def loss(self, minibatch: Any) -> Tensor:
+            self.n_losses += 1
+            return super().loss(minibatch) / self.n_losses
+
+    module = same(kit, Counting, epochs=1)
+    assert module.n_losses == 2 * 2 * 2
+    assert module.capture_refusal == "computing the loss adds the attribute Counting.n_losses"
+
+
+def test_a_loss_that_changes_its_minibatch_in_place_learns_what_autograd_learns(kit: SimpleNamespace) -> None:
+    class Scaling(PPO):
+        def loss(self, minibatch: Any) -> Tensor:
+            for acts in minibatch.values():
+                acts.observation["observation"].mul_(0.5)
+            return super().loss(minibatch)
+
+    module = same(kit, Scaling, epochs=1)
+    assert "changes its minibatch in place, observation 'observation' of step key 0" in module.capture_refusal
 
 
 def test_statistics_of_a_batch_normalisation_move_once_for_each_step(kit: SimpleNamespace) -> None:

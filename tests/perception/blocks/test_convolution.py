@@ -214,6 +214,14 @@ def test_a_padding_that_does_not_fit_the_images_is_refused() -> None:
         StridedConvolutionBlock("in", "out", [1, 2, 4], [2], [2], hidden_padding=[3], padding_mode="reflect")
 
 
+def test_images_whose_channels_come_last_are_told_from_images_that_are_too_small() -> None:
+    remedy = r"images are \(channels, height, width\): for others use an ImageBlock with channels: last"
+    with pytest.raises(ValueError, match=rf"'in' \(32, 32, 3\) .*{remedy}"):
+        VGGConvolutionBlock("in", "out", [32, 32, 3], [8, 16, 32])
+    with pytest.raises(ValueError, match=r"'in' \(3, 2, 2\) .*Output size is too small$"):
+        VGGConvolutionBlock("in", "out", [3, 2, 2], [8, 16, 32])
+
+
 @pytest.mark.parametrize("dimension", [0, 4, 2.0, "2", None, True, [2]])
 def test_other_dimensions_are_refused(dimension: Any) -> None:
     with pytest.raises(ValueError, match="StridedConvolutionBlock: expected convolution_dimension to be 1, 2 or 3"):

@@ -368,3 +368,10 @@ def test_misspelt_arguments_of_networks_are_refused(tmp_path):
     path.write_text(yaml.safe_dump(config))
     with pytest.raises(Exception, match="hidden_unit' is not accepted"):
         from_yaml(CustomModelComposer, f"--networks={path}")
+
+
+@pytest.mark.parametrize("composer", [ProbabilisticPolicyComposer, SharedStateCriticComposer, StepStateCriticComposer])
+def test_a_network_class_that_is_not_in_a_list_is_refused(composer: Any) -> None:
+    expected = rf"must be a list, such as {composer.__name__}\(\[FlattenConcatPolicyNet\]\), or a dict by sub-step"
+    with pytest.raises(TypeError, match=rf"{expected}, not FlattenConcatPolicyNet alone"):
+        composer(FlattenConcatPolicyNet)
