@@ -84,12 +84,15 @@ class Prepared(list[str]):
     written: Mapping[str, Any] = {}
 
 
-def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> Prepared:
+def prepare(
+    arguments: Sequence[str], original: Sequence[str] | None = None, *, is_from_python: bool = False
+) -> Prepared:
     """Rewrite a command, and make the projects of its configuration files importable.
 
     Args:
         arguments: The command line after `maze-pl`: a command and its options.
         original: The command line that messages repeat; None means `arguments`.
+        is_from_python: Whether messages name arguments in Python instead.
 
     Returns:
         The command line for jsonargparse.
@@ -127,7 +130,8 @@ def prepare(arguments: Sequence[str], original: Sequence[str] | None = None) -> 
     for piece in complete:
         if run_dir is not None:
             allowed = set() if piece.of_run else users_names
-            _require_trust(piece, run_dir, trust, allowed, original or arguments)
+            repeated = None if is_from_python else original or arguments
+            _require_trust(piece, run_dir, trust, allowed, repeated)
         if command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command)
         word = "=".join(token for token in (piece.option, piece.word) if token is not None)
@@ -191,7 +195,13 @@ def _projects(pieces: Sequence[Piece]) -> list[str]:
     return [str(project) for project in projects if project is not None]
 
 
-def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collection[str], command: Sequence[str]) -> None:
+def _require_trust(
+    piece: Piece,
+    run_dir: Path,
+    trust: Trust,
+    allowed: Collection[str],
+    command: Sequence[str] | None,
+) -> None:
     """Refuse untrusted names from a run directory, also via references, and missing modules.
 
     Args:
@@ -199,7 +209,7 @@ def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collectio
         run_dir: The run directory.
         trust: The classes that the command may instantiate.
         allowed: Names that the user wrote.
-        command: The command, to be repeated with `--trust`.
+        command: The command, to be repeated with `--trust`; None in Python.
     """
     if trust.names is None:
         if piece.of_run:
@@ -208,10 +218,12 @@ def _require_trust(piece: Piece, run_dir: Path, trust: Trust, allowed: Collectio
     folders = [str(Path.cwd()), *import_folders(run_dir)]
     foreign = [name for name in foreign_names(piece.content, folders) if name not in allowed]
     if foreign:
-        repeated = shlex.join(["maze-pl", *command, TRUST_OPTION])
-        condition = "if you trust the origin of this run"
-        remedy = f"{condition}, repeat the command with {TRUST_OPTION}:\n  {repeated}"
-        raise ConfigurationError(f"{refusal(run_dir / RUN_CONFIG, foreign, run_dir)}; {remedy}")
+        remedy = "pass trust=True"
+        if command is not None:
+            repeated = shlex.join(["maze-pl", *command, TRUST_OPTION])
+            remedy = f"repeat the command with {TRUST_OPTION}:\n  {repeated}"
+        fault = refusal(run_dir / RUN_CONFIG, foreign, run_dir)
+        raise ConfigurationError(f"{fault}; if you trust the origin of this run, {remedy}")
 
 
 def _take_environment(piece: Piece, command: str, fill: Fill = lambda value: value) -> None:

@@ -40,6 +40,12 @@ class Factory:
     trust: Trust = field(default_factory=Trust)
     objects: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return the class path with the arguments."""
+        arguments = {**self.init_args, **self.dict_kwargs}
+        listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        return f"{self.class_path}({listed})"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Make an object; arguments given here override configured ones."""
         target = import_object(self.class_path)

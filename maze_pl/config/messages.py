@@ -181,6 +181,8 @@ _NAMES_ELSEWHERE: Final = {  # options of ours and their names in other librarie
 _ELSEWHERE: dict[str, str] = {}
 for _ours, _theirs in _NAMES_ELSEWHERE.items():
     _ELSEWHERE |= dict.fromkeys(_theirs.split(), _ours)
+_COUNTERPARTS: Final = {"n_envs": "num_actors", "num_actors": "n_envs"}
+"""Options of one data module, and those of others with the same meaning."""
 _DATA_OPTIONS: Final = ("n_rollout_steps", "n_envs", "replay_buffer_size", "initial_buffer_size")
 _UNKNOWN_OPTION: Final = re.compile(r"(?:[Oo]ption '|unrecognized arguments: --)([^\s'=]+)")
 _UNKNOWN_CLASS: Final = re.compile(
@@ -295,14 +297,16 @@ def _nearest(text: str, owner: str, options: list[str]) -> str:
 
             options = add_arguments(ArgumentParser(), import_object(owner))
         name = option[1].lower()
-        elsewhere = _ELSEWHERE.get(name.rpartition(".")[2])
-        if elsewhere is not None:
-            named_so = [known for known in options if f".{known}".endswith(f".{elsewhere}")]
+        last = name.rpartition(".")[2]
+        elsewhere = _ELSEWHERE.get(last)
+        counterpart = _COUNTERPARTS.get(elsewhere or last)
+        for meant in (elsewhere, counterpart):
+            named_so = [known for known in options if f".{known}".endswith(f".{meant}")]
             if named_so:
                 return f"; did you mean {named_so[0]}?"
-            if not owner:
-                group = "data" if elsewhere in _DATA_OPTIONS else "model"
-                return f"; did you mean --{group}.{elsewhere}?"
+        if elsewhere is not None and not owner:
+            group = "data" if elsewhere in _DATA_OPTIONS else "model"
+            return f"; did you mean --{group}.{elsewhere}?"
         return suggestion(name, options) or suggestion(name.partition(".")[0], options)
     if not (unknown := _UNKNOWN_CLASS.search(text)):
         return ""

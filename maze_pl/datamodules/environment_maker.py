@@ -20,6 +20,7 @@ from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stac
 from maze_pl.envs.tensor_forms import make_wrapped_tensors
 from maze_pl.envs.tensors import TensorEnv
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, VectorEnv
+from maze_pl.envs.vector.made_environments import MadeEnvironments
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import (
@@ -114,6 +115,7 @@ class EnvironmentMaker:
             raise TypeError(f"action_masks={action_masks!r} must be a dict, head -> observation; write {example}")
         self.vectorization = "sequential"
         self._env = env
+        self._made = MadeEnvironments()
         self._env_wrappers = list(wrappers or [])
         self.action_masks = action_masks
         self._max_agents = max_agents
@@ -153,7 +155,9 @@ class EnvironmentMaker:
             owner=self._owner,
         )
         other.vectorization = self.vectorization
-        if env is not None and single_form(self._env) is not self._env:
+        if env is None:
+            other._made = self._made
+        elif single_form(self._env) is not self._env:
             other.use_native_form()
         return other
 
@@ -237,14 +241,14 @@ class EnvironmentMaker:
         return partial(make_wrapped_tensors, env, self._env_wrappers, self.action_masks)
 
     def _required_env(self) -> Callable[[], Env]:
-        """Return the function that makes the environment.
+        """Return a function that makes the environment, and refuses one that was made before.
 
         Raises:
             ValueError: There is none.
         """
         if self._env is None:
             raise ValueError(f"this {self._owner} has no environment: give one as env")
-        return self._env
+        return partial(self._made.new, self._env)
 
     def require_loadable(self, wrapper_statistics: Mapping[str, Any]) -> None:
         """Make one environment with these statistics, and close it.

@@ -268,10 +268,12 @@ class RolloutDataModule(EnvironmentDataModule):
     def _restore(self, restored: dict[str, Any]) -> None:
         """Restore the environments from a checkpoint, unless their numbers have changed."""
         if restored["layout"] != self._layout:
-            n_ranks, n_envs, n_shards = restored["layout"]
-            then = f"{n_ranks} ranks with {n_envs} environments in {n_shards} shards each"
-            now = f"{self._world_size} ranks with {self.n_envs} in {self.n_shards}"
-            reason = f"the checkpoint was written by {then}, this run has {now}"
+            names = ("ranks", "n_envs", "n_shards")
+            pairs = zip(restored["layout"], self._layout, strict=True)
+            changes = [
+                f"{name}={then} instead of {now}" for name, (then, now) in zip(names, pairs, strict=True) if then != now
+            ]
+            reason = f"the checkpoint was written with {' and '.join(changes)}"
             rank_zero_info(f"environments start new episodes: {reason}")
             return
         states = restored["ranks"][self._rank]

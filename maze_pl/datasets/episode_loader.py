@@ -1,6 +1,7 @@
 """Reading of recorded episodes from files, records in memory, and data sets of Minari."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from maze_pl.datasets.state_conversion import converted
 from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.attribution import attributes_rewards
+from maze_pl.envs.building import adapted
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, Trajectory, read_trajectories
 from maze_pl.envs.wrappers.step_skip_wrapper import StepSkipWrapper
 from maze_pl.records.columns import Columns
@@ -136,6 +138,25 @@ def _is_of_arrays(maze_state: Any, env: ArrayMazeEnv) -> bool:
     if not isinstance(maze_state, Mapping):
         return False
     return any(maze_state.keys() >= space.spaces.keys() for space in env.observation_spaces_dict.values())
+
+
+def adapting(make_env: MakeEnv | None) -> MakeEnv | None:
+    """Return a function that makes an environment and adapts it; None if there is none.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if make_env is None:
+        return None
+    if not callable(make_env):
+        expected = "a function that makes an environment, such as lambda: MyEnv()"
+        raise TypeError(f"make_env={make_env!r} must be {expected}")
+    return partial(_adapted, make_env)
+
+
+def _adapted(make_env: MakeEnv) -> Any:
+    """Make an environment and adapt it."""
+    return adapted(make_env())
 
 
 def name_of_source(source: Any) -> str:

@@ -27,6 +27,7 @@ from maze_pl.datasets.episode_loader import (
     EpisodeLoader,
     Loaded,
     MakeEnv,
+    adapting,
     entries_of,
     has_states,
     name_of_source,
@@ -45,6 +46,8 @@ _FILES_PER_PROCESS = 200
 """Number of files of states that are worth another process."""
 _EPISODES_TOGETHER = 100
 """Number of episodes that are copied at once from temporary files."""
+_MOST_NAMES = 3
+"""Number of sources that messages name."""
 
 
 class InMemoryDataset:
@@ -135,9 +138,19 @@ class InMemoryDataset:
         """True if the environment that was passed to `load` has converted states to the loaded acts."""
         return bool(self._columns) and self._has_converted
 
+    def __repr__(self) -> str:
+        """Return sources and size."""
+        size = "not loaded"
+        if self._columns:
+            size = f"{self.n_episodes:,} episodes, {len(self):,} acts"
+        return f"{type(self).__name__}({self._names}: {size})"
+
     @property
     def _names(self) -> str:
-        return ", ".join(map(name_of_source, self.input_data))
+        """Names of the sources, of the first ones if there are many."""
+        n_more = len(self.input_data) - _MOST_NAMES
+        names = ", ".join(map(name_of_source, self.input_data[:_MOST_NAMES]))
+        return f"{names} and {n_more:,} more" if n_more > 0 else names
 
     def load(
         self, make_env: MakeEnv | None = None, spec: Spec | None = None, masks: Mapping[str, str] | None = None
@@ -145,16 +158,19 @@ class InMemoryDataset:
         """Read all episodes, unless they were already read.
 
         Args:
-            make_env: Makes the environment that converts states.
+            make_env: Makes the environment that converts states; a plain gymnasium environment or
+                an array environment is adapted.
             spec: Specification of that environment, which episodes must match; read from it if
                 None.
             masks: Action head -> observation that masks it, which adds to the masks of `spec`. If a
                 mask is new, and forbids an action that was already read, all episodes are read again.
 
         Raises:
+            TypeError: `make_env` cannot be called, or makes something else.
             ValueError: See the class; also if a mask fits no sub-step.
         """
         masks = masks or {}
+        make_env = adapting(make_env)
         if self.spec is not None and self._columns:
             require_same_spaces(self.spec, spec or self.spec, self._names, "the environment's")
             if self._fits((spec or self.spec).with_masks(masks)):

@@ -75,12 +75,22 @@ def adapted(env: Any) -> Any:
         return ArrayMazeEnv(env)
     if not isinstance(env, gymnasium.Env):
         came = f"the environment factory returned {describe(env)}, which is not a gymnasium environment"
-        raise TypeError(f"{came}; return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')")
+        raise TypeError(f"{came}; {_remedy_for(env)}")
     if isinstance(env.unwrapped, StructuredEnv):
         remedy = "put gymnasium's wrappers inside of GymMazeEnv, and those of maze_pl.envs.wrappers around it"
         kind = f"gymnasium's {type(env).__name__} around {name_of(env)}"
         raise TypeError(f"{kind} hides its sub-steps, masks and events; {remedy}")
     return GymMazeEnv(env)
+
+
+def _remedy_for(value: Any) -> str:
+    """Return the remedy where a factory of environments has made something else."""
+    if isinstance(value, gymnasium.vector.VectorEnv):
+        kind = type(value.unwrapped).__name__
+        return f"return GymVectorArrayEnv(lambda n_envs: {kind}(n_envs)), for example"
+    if any(one.__module__.startswith("pettingzoo.") for one in type(value).__mro__):
+        return f"return PettingZooMazeEnv({type(value).__name__}()), for example"
+    return "return a gymnasium.Env, such as GymMazeEnv('CartPole-v1')"
 
 
 def wrapper_stack(env: StructuredEnv) -> dict[str, Wrapper]:

@@ -1,7 +1,7 @@
 """Notes on training: properties of spaces and observations with which a policy learns slowly, or not at all."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -48,8 +48,9 @@ def notes_on(policy: TorchPolicy) -> list[str]:
         step = policy.spec.steps[key]
         notes += _undeclared_masks(step)
         notes += _wide_ranges(networks.modules(), step)
-        if any(isinstance(network, FlattenConcatNet) for network in networks):
+        if _are_flat(networks.modules()):
             notes += _categories_as_numbers(step)
+            notes += _bytes_as_numbers(step)
         for head, distribution in policy.distribution_classes(key).items():
             space = step.action_space[head]
             if issubclass(distribution, DiagonalGaussianProbabilityDistribution) and isinstance(space, spaces.Box):
@@ -68,7 +69,8 @@ def notes_on_observations(policy: TorchPolicy, sample: ObservationSample) -> lis
     for (key, name), values in sample.overall.items():
         step = policy.spec.steps[key]
         size = float(np.sqrt(np.square(values, dtype=np.float64).mean(0)).max(initial=0.0))
-        if size <= _LARGEST_NUMBER or not _is_read_unscaled(name, step, policy.modules_of(key).modules()):
+        networks = list(policy.modules_of(key).modules())
+        if size <= _LARGEST_NUMBER or not _is_read_unscaled(name, step, networks):
             continue
         fact = f"the observation {name!r} has numbers of the size of {size:,.0f}, with which networks hardly learn"
         remedy = "normalise it (--data.wrappers+ wrappers/running_obs; wrappers/vector_obs with replay buffers)"
@@ -76,10 +78,19 @@ def notes_on_observations(policy: TorchPolicy, sample: ObservationSample) -> lis
     return list(dict.fromkeys(notes))
 
 
-def _is_read_unscaled(name: str, step: StepSpec, networks: Iterable[nn.Module]) -> bool:
-    """True for a Box of numbers that is neither a mask, nor an image, nor scaled by a block of automatic networks."""
+def _are_flat(networks: Iterable[nn.Module]) -> bool:
+    """True if a network reads all observations as numbers, without scaling any."""
+    return any(isinstance(network, FlattenConcatNet) for network in networks)
+
+
+def _is_read_unscaled(name: str, step: StepSpec, networks: Sequence[nn.Module]) -> bool:
+    """True for a Box of numbers that is neither a mask, nor bytes, nor scaled by a block.
+
+    Images count only where networks are sure to have no convolutions.
+    """
     space = step.observation_space.spaces[name]
-    is_of_numbers = isinstance(space, spaces.Box) and space.dtype != np.uint8 and len(space.shape) < 3
+    is_of_numbers = isinstance(space, spaces.Box) and space.dtype != np.uint8
+    is_of_numbers = is_of_numbers and (len(space.shape or ()) < 3 or _are_flat(networks))
     scaled = {block.in_keys[0] for block in networks if isinstance(block, ScalingBlock)}
     return is_of_numbers and name not in scaled and name not in step.masks.values()
 
@@ -119,6 +130,18 @@ def _categories_as_numbers(step: StepSpec) -> Iterator[str]:
         if n > 2:
             fact = f"the observation {name!r} has {n} categories, which the networks read as a number"
             yield f"{fact}: use automatic networks (--model.networks auto), which give each category an input"
+
+
+def _bytes_as_numbers(step: StepSpec) -> Iterator[str]:
+    """Yield a note on each observation of bytes that a network reads as they are."""
+    for name, space in step.observation_space.spaces.items():
+        if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+            continue
+        highest = int(space.high.max(initial=0))
+        if highest > _LARGEST_NUMBER and name not in step.masks.values():
+            fact = f"the observation {name!r} has bytes up to {highest}"
+            remedy = "use automatic networks (--model.networks auto), which do"
+            yield f"{fact}, which the networks do not scale: {remedy}, with convolutions for images"
 
 
 def _units_of_actions(head: str, space: spaces.Box) -> Iterator[str]:

@@ -123,7 +123,7 @@ def _assembled(
 
 
 def _prepared(command: Sequence[str], objects: Mapping[str, Any]) -> Any:
-    prepared = prepare(command)
+    prepared = prepare(command, is_from_python=True)
     prepared.objects = objects
     return prepared
 

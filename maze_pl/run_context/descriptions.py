@@ -103,7 +103,10 @@ class Descriptions:
         """Keep an object, and return the stand-in for it."""
         self.objects[key] = value
         name = getattr(value, "__qualname__", None)
-        description = f"a {type(value).__name__}" if name is None else f"the function {name.rpartition('.')[2]}"
+        description = f"a {type(value).__name__}"
+        if name is not None:
+            noun = "class" if isinstance(value, type) else "function"
+            description = f"the {noun} {name.rpartition('.')[2]}"
         function = _STAND_INS.get(key, "anything")
         for kind, function_of_kind in _STAND_INS_OF_LIGHTNING.items():
             if isinstance(value, kind):
@@ -124,10 +127,20 @@ class Descriptions:
         return self.of("env", value)
 
     def wrappers(self, value: Any) -> Any:
-        """Describe wrappers: a name, or anything that `listed_wrappers` takes."""
+        """Describe wrappers: a name, or anything that `listed_wrappers` takes.
+
+        Raises:
+            TypeError: One is an object that wraps an environment already.
+        """
         if isinstance(value, str) and "." not in value:
             return value
         items = listed_wrappers(value)
+        for item in items:
+            if not (isinstance(item, str | Mapping) or callable(item)):
+                expected = "a name, a dict, or callables that wrap an env"
+                remedy = "give its class, a functools.partial of it, or a function"
+                example = "lambda env: MyWrapper(env)"
+                raise TypeError(f"wrappers={value!r} must be {expected}: {remedy}, such as {example}")
         nodes = [self.of(f"wrappers.{index}", item) for index, item in enumerate(items)]
         return [{"class_path": node} if isinstance(node, str) else node for node in nodes]
 

@@ -1,24 +1,25 @@
 """Context of a training run in Python."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, as_word, find, read
+from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError, as_word, find
 from maze_pl.core.actor_id import ActorID
 from maze_pl.migration.documented import TRAINING, fit_options, product, resume_options
 from maze_pl.migration.documented_names import GROUPS
 from maze_pl.modules import AlgorithmModule
 from maze_pl.run_context.commands import assembled_configuration, assembled_data, run_command, silenced
 from maze_pl.run_context.descriptions import Descriptions, importable
+from maze_pl.run_context.earlier_run import EarlierRun
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
-from maze_pl.runs.run_directory import has_failed, new_directory
+from maze_pl.runs.run_directory import new_directory
 
 _OF_LISTS: Final = ("wrappers",)  # groups whose value may be a list without being several values
 
@@ -47,9 +48,9 @@ class RunContext:
         configuration: Name of a configuration to start from, instead of the documented defaults of
             the algorithm.
         run_dir: Directory of a run. If it holds an earlier run, `train` continues this run if only
-            `overrides`, and the objects that the run was given, are passed; with other components, a
-            new run starts with its weights and wrapper statistics. Otherwise the new run is written
-            there.
+            `overrides`, the objects that the run was given, and its environment and wrappers are
+            passed; with other components, which must include `algorithm`, a new run starts with its
+            weights and wrapper statistics. Otherwise the new run is written there.
         silent: Print nothing.
         multirun: Train one run for each combination of values, where `overrides` contain lists of
             values or components are lists of names; see `runs`.
@@ -61,7 +62,8 @@ class RunContext:
 
     Raises:
         ConfigurationError: A component or a key does not exist (the message has the nearest name),
-            or they contradict each other; or there is only a `run_dir`, which holds no run.
+            or they contradict each other; or there is only a `run_dir`, which holds no run; or it
+            holds one, which cannot be continued, and there is no `algorithm`.
         TypeError: A component is of an unsuitable type.
 
     Example:
@@ -107,6 +109,7 @@ class RunContext:
         self._acting: tuple[Path, AlgorithmModule] | None = None
         self.runs: list[RunContext] = [self]
         self.continues = False
+        self._repeats = False  # what has trained the run in `run_dir`
         if multirun:
             others = {"configuration": configuration, "silent": silent, "trust": trust}
             self.runs = self._divided(given, keys, others)
@@ -153,23 +156,27 @@ class RunContext:
         if self._run_dir is not None and not (is_run or given or keys or configuration):
             remedy = "name one, or give env, algorithm or configuration to train a new run there"
             raise ConfigurationError(f"run_dir={self._run_dir} holds no run to continue: {remedy}")
-        self.continues = is_run and configuration is None and self._only_completes(groups)
+        earlier = EarlierRun(Path(str(self._run_dir))) if is_run else None
+        others = list(groups) if earlier is None else earlier.others_of(groups)
+        self.continues = earlier is not None and configuration is None and not others
         if self.continues:
-            others = {name: node for name, node in groups.items() if name not in self._objects}
-            words = resume_options(str(self._run_dir), others, described)
-        else:
+            chosen = {name: node for name, node in groups.items() if name not in self._objects}
+            words = resume_options(str(self._run_dir), chosen, described)
+        elif earlier is None or earlier.has_failed:
             words = fit_options(groups, described, root)
-            if self._run_dir is not None:
-                is_start = is_run and not has_failed(self._run_dir)
-                words += ["--warm-start" if is_start else "--run_dir", str(self._run_dir)]
+            words += [] if self._run_dir is None else ["--run_dir", str(self._run_dir)]
+        else:
+            if root == TRAINING and not {"algorithm", "experiment"}.intersection(groups):
+                fault = f"run_dir={self._run_dir} holds a run with another {' and '.join(others)}"
+                remedy = f"leave {' and '.join(others)} out to continue it"
+                other = "give algorithm to train a new run with its weights"
+                raise ConfigurationError(f"{fault}: {remedy}, or {other}")
+            words = fit_options(groups, described, root)
+            self._repeats = earlier.was_started_by(["fit", *words, "--run_dir", str(self._run_dir)])
+            words += ["--warm-start", str(self._run_dir)]
         if self._is_trusted:
             words.append("--trust")
         self._words = words
-
-    def _only_completes(self, groups: Mapping[str, Any]) -> bool:
-        """True if all components are objects that the run in `run_dir` was given."""
-        names = {node["name"].partition(".")[0] for node in given_nodes(read(Path(str(self._run_dir), RUN_CONFIG)))}
-        return set(groups) <= names
 
     # ---------------------------------------------------------------------------------------------------- training
 
@@ -191,6 +198,11 @@ class RunContext:
             KeyboardInterrupt: INT has stopped the run, which can be continued.
         """
         options = [] if n_epochs is None else ["--trainer.max_epochs", str(n_epochs)]
+        if self._repeats:
+            fact = f"{self._run_dir} holds a run of the same arguments"
+            effect = f"a new one starts with its weights, in a new folder of {OUTPUT_FOLDER}"
+            remedy = f"RunContext(run_dir={str(self._run_dir)!r}) continues it"
+            warnings.warn(f"{fact}: {effect}; {remedy}", UserWarning, stacklevel=2)
         if self.runs == [self]:
             self._train(options)
             return

@@ -142,3 +142,8 @@ def test_environments_within_environments_miss_arguments_that_nothing_sets() -> 
     env["init_args"] = {"goal": 2}
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'layout'"):
         Factory(f"{__name__}.make_other", {"make": env})()
+
+
+def test_a_factory_is_shown_as_a_call() -> None:
+    node = {"class_path": "rooms.Room", "init_args": {"size": 3}, "dict_kwargs": {"color": "red"}}
+    assert repr(Factory.of(node)) == "rooms.Room(size=3, color='red')"

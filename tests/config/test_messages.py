@@ -37,3 +37,18 @@ def test_sections_that_a_run_lacks_are_no_sign_that_no_run_was_named(
 ) -> None:
     text = f"the following arguments are required: {message}"
     assert explain(text, words=words).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("owner", "option", "meant"),
+    [
+        ("ReplayDataModule", "n_envs", "num_actors"),
+        ("ReplayDataModule", "num_envs", "num_actors"),
+        ("RolloutDataModule", "num_actors", "n_envs"),
+        ("RolloutDataModule", "num_envs", "n_envs"),
+    ],
+)
+def test_the_option_of_another_data_module_leads_to_that_of_this_one(owner: str, option: str, meant: str) -> None:
+    path = f"maze_pl.datamodules.{owner}"
+    text = explain(f"Problem with given class_path '{path}':\n  Option '{option}' is not accepted")
+    assert text.endswith(f"; did you mean {meant}?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import gymnasium
 import pytest
 
 from maze_pl.core.spec import Spec
@@ -108,3 +109,34 @@ def test_environments_in_arrays_refuse_options_that_mean_nothing_there() -> None
     maker.vectorization = "subprocess"
     with pytest.raises(ValueError, match="vectorization=subprocess has no use for an array environment"):
         maker.vector(2)
+
+
+def same_gym() -> Any:
+    env = gymnasium.make("CartPole-v1")
+    return lambda: gymnasium.wrappers.TimeLimit(env, 20)  # a new wrapper around the same environment
+
+
+def same_adapted() -> Any:
+    env = gymnasium.make("CartPole-v1")
+    return lambda: GymMazeEnv(env)
+
+
+def same_arrays() -> Any:
+    env = CartPoleArrayEnv()
+    return lambda: env
+
+
+@pytest.mark.parametrize("make", [same_gym, same_adapted, same_arrays])
+def test_a_factory_that_returns_the_same_environment_again_is_refused(make: Any) -> None:
+    maker = make_maker(make())
+    assert maker.description.spec.step_keys == (0,)
+    with pytest.raises(ValueError, match=r"returned the same CartPole\S* twice, .*: make a new one in each call"):
+        maker.vector(1)().close()
+
+
+def test_environments_of_an_evaluator_with_other_wrappers_must_be_new_ones_too() -> None:
+    env = GymMazeEnv("CartPole-v1")
+    maker = make_maker(lambda: env)
+    assert maker.description.kpi_names is not None
+    with pytest.raises(ValueError, match="returned the same CartPole-v1 twice"):
+        _ = maker.with_others(None, [TimeLimitWrapper.wrap]).description

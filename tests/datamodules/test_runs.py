@@ -93,10 +93,10 @@ def test_another_number_of_environments_restarts_them_with_a_message_and_keeps_s
     data = make_data(n_envs=3, **WRAPPERS)
     with caplog.at_level("INFO"):
         resumed = fit(data, max_epochs=3, ckpt_path=path)
-    assert "environments start new episodes: the checkpoint was written by 1 ranks with 2 environments" in caplog.text
+    assert "environments start new episodes: the checkpoint was written with n_envs=2 instead of 3" in caplog.text
     assert resumed.rollouts[0].segments[0].is_first[0].all()
     before, after = (learned(one, ReturnNormalizationRewardWrapper)["base"][0] for one in (former, data))
-    assert (before, after) == (4 * 14, 4 * 14 + 2 * 21)
+    assert (before, after) == (1 + 4 * 14, 1 + 4 * 14 + 2 * 21)  # with a first return of 0
     kept = [str(learned(one, ObservationNormalizationWrapper)) for one in (former, data)]
     assert kept[0] == kept[1]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -164,6 +165,28 @@ def test_states_are_normalised_by_the_statistics_of_the_environment() -> None:
 
     acts = everything(InMemoryDataset(walks([0, 1])).load(make)).acts[0]
     np.testing.assert_allclose(acts.observation["place"].numpy(), [[-0.5], [0.0]], atol=1e-6)
+
+
+def cartpole_states() -> StateTrajectoryRecord:
+    (trajectory,) = rollout(lambda: gymnasium.make("CartPole-v1"), record=("states",), max_steps=5)
+    assert trajectory.states is not None
+    return trajectory.states
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_states_are_converted_by_a_gymnasium_environment(n_workers: int) -> None:
+    dataset = InMemoryDataset(cartpole_states(), n_workers=n_workers)
+    assert dataset.load(lambda: gymnasium.make("CartPole-v1")).is_converted
+    assert len(dataset) == 5
+
+
+def test_an_environment_in_place_of_a_function_that_makes_it_is_refused() -> None:
+    dataset = InMemoryDataset(cartpole_states())
+    env: Any = gymnasium.make("CartPole-v1")
+    with pytest.raises(TypeError, match=r"^make_env=.*CartPole.* must be a function that makes an environment, such"):
+        dataset.load(env)
+    with pytest.raises(TypeError, match="returned None, which is not a gymnasium environment"):
+        dataset.load(lambda: None)
 
 
 def make_structured() -> StructuredEnv:
@@ -644,3 +667,17 @@ def test_any_sequence_of_records_is_read_and_other_objects_are_refused() -> None
             TypeError, match=r"is not a recorded episode; pass files or records, such as \[episode\.spaces"
         ):
             InMemoryDataset(wrong).load()  # type: ignore[arg-type]
+
+
+def test_messages_name_only_some_of_many_episodes() -> None:
+    dataset = InMemoryDataset([flat(2, number) for number in range(1000)]).load()
+    with pytest.raises(ValueError, match=r"and 997 more does not fit: its observation") as found:
+        dataset.load(spec=Spec.of(GymMazeEnv("CartPole-v1")))
+    assert len(str(found.value)) < 500
+
+
+def test_a_data_set_is_shown_with_its_size() -> None:
+    dataset = InMemoryDataset(["a.spaces", "b.spaces"])
+    assert repr(dataset) == "InMemoryDataset(a.spaces, b.spaces: not loaded)"
+    dataset = InMemoryDataset([flat(3, 0), flat(2, 1)]).load()
+    assert repr(dataset).endswith(": 2 episodes, 5 acts)")

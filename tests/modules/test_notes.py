@@ -38,6 +38,15 @@ def policy_of(of: Spec, **options: Any) -> TorchPolicy:
     return policy
 
 
+def flat_policy_of(of: Spec) -> TorchPolicy:
+    flat = CustomModelComposer(
+        policy=ProbabilisticPolicyComposer([FlattenConcatPolicyNet]),
+        critic=SharedStateCriticComposer([FlattenConcatStateValueNet]),
+    )
+    policy: TorchPolicy = PPO(spec=of, networks=flat).policy
+    return policy
+
+
 def box(low: float, high: float) -> spaces.Box:
     return spaces.Box(low, high, (2,))
 
@@ -72,15 +81,25 @@ def test_a_range_is_exact_in_any_precision(dtype: torch.dtype) -> None:
 
 
 def test_categories_that_networks_read_as_numbers_are_named() -> None:
-    flat = CustomModelComposer(
-        policy=ProbabilisticPolicyComposer([FlattenConcatPolicyNet]),
-        critic=SharedStateCriticComposer([FlattenConcatStateValueNet]),
-    )
     categories = spec(place=spaces.Discrete(12), kinds=spaces.MultiDiscrete([2, 7]), coin=spaces.Discrete(2), x=VECTOR)
-    notes = notes_on(PPO(spec=categories, networks=flat).policy)
+    notes = notes_on(flat_policy_of(categories))
     named = [note.partition(" categories")[0] for note in notes]
     assert named == ["the observation 'kinds' has 7", "the observation 'place' has 12"]
     assert notes_on(policy_of(categories)) == []
+
+
+def test_bytes_that_networks_do_not_scale_are_named() -> None:
+    of = spec(
+        image=spaces.Box(0, 255, (20, 20, 3), np.uint8),
+        memory=spaces.Box(0, 128, (4,), np.uint8),
+        board=spaces.Box(0, 1, (3, 3, 2), np.uint8),
+        mask=spaces.Box(0, 255, (4,), np.uint8),
+        masks={"a": "mask"},
+    )
+    image, memory = notes_on(flat_policy_of(of))
+    assert image.startswith("the observation 'image' has bytes up to 255, which the networks do not scale: use autom")
+    assert "'memory' has bytes up to 128" in memory and "--model.networks auto" in memory
+    assert notes_on(policy_of(of)) == []
 
 
 @pytest.mark.parametrize("mask", [spaces.MultiBinary(4), spaces.Box(0, 1, (4,), np.int8)])
@@ -112,6 +131,14 @@ def test_large_observations_are_named_with_their_size(dtype: Any) -> None:
     assert note.startswith(
         "the observation 'tank' has numbers of the size of 101,325, with which networks hardly learn"
     )
+
+
+def test_large_images_are_named_if_networks_have_no_convolutions() -> None:
+    images = spec(image=spaces.Box(0.0, 255.0, (12, 12, 3)))
+    sample = sample_of(image=np.full((8, 64), 200.0))
+    (note,) = notes_on_observations(flat_policy_of(images), sample)
+    assert note.startswith("the observation 'image' has numbers of the size of 200")
+    assert notes_on_observations(policy_of(images), sample) == []
 
 
 def test_observations_that_are_small_scaled_or_masks_have_no_note() -> None:

@@ -20,6 +20,7 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.closed_attributes import ClosedAttributes
+from maze_pl.envs.arrays.gym_vector_seeds import reset_with
 from maze_pl.envs.arrays.idle_actions import IdleActions
 from maze_pl.envs.contract import EnvContractError, describe
 from maze_pl.envs.gym_action_conversion import GymActionConversion
@@ -193,7 +194,7 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
             every[which] = seeds
             seed = every.tolist()
         self._ended[:] = self._begun[:] = False
-        return self._parts(self._require_pair(self._vector.reset(seed=seed)))
+        return self._parts(self._require_pair(reset_with(self._vector, seed)))
 
     def _reset_some(self, which: Array, seeds: Array) -> _Tree:
         """Reset some environments with a mask."""
@@ -206,7 +207,7 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
             seed = every.tolist()
         self._ended[which] = False
         try:
-            result = self._vector.reset(seed=seed, options={"reset_mask": mask})  # type: ignore[arg-type]
+            result = reset_with(self._vector, seed, options={"reset_mask": mask})
         except ValueError as error:
             if self._vector is self._vector.unwrapped:
                 raise

@@ -1,6 +1,7 @@
 """Environments of a vector that live in this process, with their wrappers and running episodes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from maze_pl.core.episode import EpisodeSummary
@@ -13,6 +14,7 @@ from maze_pl.envs.building import (
     states_of,
     wrapper_stack,
 )
+from maze_pl.envs.vector.made_environments import MadeEnvironments
 from maze_pl.envs.vector.replayed_vector_env import ReplayedVectorEnv
 from maze_pl.envs.vector.running_episodes import RunningEpisodes
 from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
@@ -38,6 +40,9 @@ class LocalVectorEnv(ReplayedVectorEnv):
 
     Attributes:
         envs: The environments.
+
+    Raises:
+        ValueError: Two of the environments are the same object.
     """
 
     def __init__(
@@ -50,7 +55,9 @@ class LocalVectorEnv(ReplayedVectorEnv):
         clock: StepClock | None,
     ) -> None:
         self._clock = clock
-        self.envs = [self._made(n, factory) for n, factory in enumerate(env_factories)]
+        made = MadeEnvironments()
+        makers = [partial(self._made, n, factory) for n, factory in enumerate(env_factories)]
+        self.envs = [made.new(maker) for maker in makers]
         super().__init__(spec or Spec.of(self.envs[0]), len(self.envs), seed, first_env_index, staging)
         self._stacks: list[dict[str, Wrapper]] = [wrapper_stack(env) for env in self.envs]
         self._starts = WrapperStarts(self._stacks)

@@ -1,0 +1,107 @@
+"""The earlier run in the `run_dir` of a context: its components, and its first command."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from maze_pl.config.factories import add_arguments
+from maze_pl.config.given_objects import given_nodes
+from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.search_path import read
+from maze_pl.core.class_path import import_object
+from maze_pl.runs.run_directory import has_failed
+
+_OF_DATA: Final = {"env": 0, "wrappers": 1}
+"""Group that is compared with the run -> number of arguments that are given in each call."""
+
+
+class EarlierRun:
+    """A run that a context may continue, or start from.
+
+    Args:
+        run_dir: Its directory.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+
+    def others_of(self, groups: Mapping[str, Any]) -> list[str]:
+        """Return the groups whose components are neither objects given to the run, nor equal to its.
+
+        Args:
+            groups: Group -> component as YAML.
+        """
+        content = read(self._run_dir / RUN_CONFIG)
+        given = {node["name"].partition(".")[0] for node in given_nodes(content)}
+        data = ((content or {}).get("data") or {}).get("init_args") or {}
+        others = [name for name in groups if name not in given]
+        if self.has_failed:
+            return others
+        same = []
+        for name, skip in _OF_DATA.items():
+            if name in groups and _is_same(groups[name], data.get(name), skip):
+                same.append(name)
+        return [name for name in others if name not in same]
+
+    @property
+    def has_failed(self) -> bool:
+        """True if it has failed before its first epoch ended."""
+        return has_failed(self._run_dir)
+
+    def was_started_by(self, words: Sequence[str]) -> bool:
+        """True if the first command of the run began with these words after `maze-pl`."""
+        try:
+            commands = (self._run_dir / "command.txt").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        command = shlex.join(["maze-pl", *words])
+        return commands.startswith((f"{command} ", f"{command}\n"))
+
+
+def _is_same(component: Any, of_run: Any, skip: int) -> bool:
+    """True if a component, described as YAML, is that of a run, which has all arguments."""
+    if isinstance(component, list) and isinstance(of_run, list):
+        pairs = zip(component, of_run, strict=False)
+        are_same = all(_is_same(one, other, skip) for one, other in pairs)
+        return are_same and len(component) == len(of_run)
+    are_mappings = isinstance(component, Mapping) and isinstance(of_run, Mapping)
+    if not are_mappings or "class_path" not in component:
+        return bool(component == of_run)
+    if not _are_of_one_class(component["class_path"], str(of_run.get("class_path"))):
+        return False
+    if (component.get("dict_kwargs") or {}) != (of_run.get("dict_kwargs") or {}):
+        return False
+    return bool(_complete_arguments(component, skip) == (of_run.get("init_args") or {}))
+
+
+def _are_of_one_class(path: str, path_of_run: str) -> bool:
+    """True if two class paths name the same object; nothing is imported for the path of a run."""
+    if path == path_of_run:
+        return True
+    module, _, name = path_of_run.rpartition(".")
+    try:
+        return getattr(sys.modules.get(module), name, None) is import_object(path)
+    except ImportError:
+        return False
+
+
+def _complete_arguments(component: Mapping[str, Any], skip: int) -> Any:
+    """Return the arguments of a component with defaults; None if they are wrong.
+
+    Args:
+        component: Class path and arguments.
+        skip: Number of its first arguments that are not among them.
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    given = component.get("init_args") or {}
+    try:
+        add_arguments(parser, import_object(component["class_path"]), "it", skip={skip})
+        config = parser.parse_object({"it": given} if given else {})
+    except (ArgumentError, ImportError, TypeError, ValueError):
+        return None
+    return (yaml.safe_load(parser.dump(config, skip_unset=False)) or {}).get("it", {})
