@@ -105,10 +105,10 @@ def test_rewards_are_those_that_wrappers_made_and_statistics_those_of_the_enviro
 
 def test_what_wrappers_learn_is_brought_together_after_each_update() -> None:
     data = make_data(wrappers=WRAPPERS, n_rollouts_per_update=6)
-    n_steps = 0
+    n_returns = 1  # of 0
     for _ in range(2):
-        n_steps += collect(data).env_steps
-        assert learned(data, ReturnNormalizationRewardWrapper)["base"][0] == n_steps
+        n_returns += collect(data).env_steps
+        assert learned(data, ReturnNormalizationRewardWrapper)["base"][0] == n_returns
 
 
 def test_episodes_of_training_are_cut_off_and_those_of_evaluation_are_not() -> None:

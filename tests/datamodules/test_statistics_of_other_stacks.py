@@ -101,7 +101,7 @@ def test_a_warm_start_shares_what_a_new_wrapper_learns_and_what_the_others_knew(
     shared = warm.state_dict()["shared"]
     assert str(shared[OBSERVATIONS]) == str(known[OBSERVATIONS])
     n_seen, _, _ = shared[RETURNS]["base"]
-    assert n_seen == 2 * 2 * 2 * 7, "rewards of all environments in all rollouts"
+    assert n_seen == 1 + 2 * 2 * 2 * 7, "rewards of all environments in all rollouts, after a return of 0"
     assert frozen(warm)[RETURNS]["base"] == shared[RETURNS]["base"]
 
 
