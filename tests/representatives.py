@@ -12,6 +12,13 @@ T = TypeVar("T")
 
 # file -> test -> cases that `make test` runs, if any, or n for each n-th case; `make slow` runs the others
 FAST: dict[str, dict[str, Chosen]] = {
+    "collect/test_no_host_reads.py": {
+        "test_rollouts_and_what_callbacks_keep_of_them_stay_on_the_device": 3,
+    },
+    "collect/test_tensor_collector.py": {
+        "test_a_recorded_step_gives_the_same_rollouts": 3,
+        "test_a_loaded_state_continues_exactly": 3,
+    },
     "bad_input/test_table.py": {
         "test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 16,
     },

@@ -87,6 +87,7 @@ def test_a_resumed_run_ends_as_the_whole_one(tmp_path: Path) -> None:
         np.testing.assert_equal(resumed_data.wrapper_statistics()[name], state)
 
 
+@pytest.mark.slow
 def test_evaluations_use_the_current_statistics_and_change_nothing(tmp_path: Path) -> None:
     plain_data, data = make_data(), make_data(evaluators={"eval": RolloutEvaluator(4, n_envs=2)})
     plain, module = make_module(plain_data), make_module(data)
@@ -123,6 +124,7 @@ def test_merging_on_the_device_and_on_the_host_give_the_same(tmp_path: Path, mon
     assert first[RETURNS]["base"] == pytest.approx(second[RETURNS]["base"], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_another_module_begins_with_the_first_statistics(tmp_path: Path) -> None:
     data = make_data()
     module = make_module(data)
@@ -133,6 +135,7 @@ def test_another_module_begins_with_the_first_statistics(tmp_path: Path) -> None
     assert statistics[RUNNING]["observation"]["n"] == WEIGHT + N_ROLLOUTS * N_ENVS * N_STEPS
 
 
+@pytest.mark.slow
 def test_impala_and_dqn_learn_from_wrapped_tensors(tmp_path: Path) -> None:
     options: dict[str, Any] = {"n_rollout_steps": 8, "epoch_length": 3, "evaluators": {}, "seed": 0}
     make = partial(CartPoleTensorEnv, 25)
