@@ -12,13 +12,6 @@ T = TypeVar("T")
 
 # file -> test -> cases that `make test` runs, if any, or n for each n-th case; `make slow` runs the others
 FAST: dict[str, dict[str, Chosen]] = {
-    "collect/test_no_host_reads.py": {
-        "test_rollouts_and_what_callbacks_keep_of_them_stay_on_the_device": 3,
-    },
-    "collect/test_tensor_collector.py": {
-        "test_a_recorded_step_gives_the_same_rollouts": 3,
-        "test_a_loaded_state_continues_exactly": 3,
-    },
     "bad_input/test_table.py": {
         "test_impossible_commands_give_one_message_and_leave_nothing_but_a_log": 16,
     },
@@ -535,7 +528,8 @@ FAST: dict[str, dict[str, Chosen]] = {
     },
     "collect/test_tensor_collector.py": {
         "test_dense_rollouts_are_learned_from_as_any_others": 4,
-        "test_a_recorded_step_gives_the_same_rollouts": 2,
+        "test_a_recorded_step_gives_the_same_rollouts": 3,
+        "test_a_loaded_state_continues_exactly": 3,
     },
     "bad_input/test_impala.py": {
         "test_invalid_options_are_refused_in_one_message": 3,
@@ -634,7 +628,7 @@ FAST: dict[str, dict[str, Chosen]] = {
         "test_weights_are_not_loaded_into_networks_with_other_activations": 2,
     },
     "collect/test_no_host_reads.py": {
-        "test_rollouts_and_what_callbacks_keep_of_them_stay_on_the_device": 2,
+        "test_rollouts_and_what_callbacks_keep_of_them_stay_on_the_device": 3,
     },
     "structured/test_arrays.py": {
         "test_generated_cases_equal_single_environments": 3,
