@@ -50,5 +50,8 @@ class MadeEnvironments:
 def _innermost(env: Any) -> Any:
     """Return the object in an environment that has the state of its episodes."""
     unwrapped = getattr(env, "unwrapped", env)
-    simulation = getattr(unwrapped, "core_env", unwrapped)
-    return getattr(getattr(simulation, "env", simulation), "unwrapped", simulation)
+    simulation = getattr(unwrapped, "core_env", None)
+    if simulation is None:
+        return unwrapped
+    inside = getattr(simulation, "env", None)
+    return inside.unwrapped if isinstance(inside, gymnasium.Env | ArrayEnv) else simulation

@@ -8,6 +8,7 @@ import pickle
 import weakref
 from typing import Any
 
+import gymnasium
 import pytest
 
 from maze_pl import rollout
@@ -42,6 +43,19 @@ def test_copies_know_no_environments(copied: Any) -> None:
     made = MadeEnvironments()
     made.new(lambda: env)
     assert copied(made).new(lambda: env) is env
+
+
+def test_environments_may_share_what_is_no_environment() -> None:
+    class Sharing(gymnasium.Env[Any, Any]):
+        env = object()  # such as a handle of a simulator
+        observation_space = gymnasium.spaces.Box(0, 1)
+        action_space = gymnasium.spaces.Discrete(2)
+
+    made = MadeEnvironments()
+    first, second = made.new(Sharing), made.new(Sharing)
+    assert first is not second
+    with pytest.raises(ValueError, match="the same Sharing twice"):
+        made.new(lambda: first)
 
 
 def test_known_environments_are_not_kept_alive() -> None:
