@@ -8,8 +8,6 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from gymnasium import spaces
-
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import StatColumn
@@ -17,6 +15,7 @@ from maze_pl.envs.arrays.array_checks import ArrayChecks
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep, EnvIndex
 from maze_pl.envs.arrays.first_observations import FirstObservations
+from maze_pl.envs.arrays.passed_on_declarations import PassedOnDeclarations
 
 if TYPE_CHECKING:
     from maze_pl.envs.arrays.array_reward_watch import ArrayRewardWatch
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _values_of = attrgetter(*[field.name for field in fields(ArrayStep)])
 
 
-class ArrayWrapper(ArrayEnv):
+class ArrayWrapper(PassedOnDeclarations):
     """Array environment around another one; forwards everything that a subclass does not change.
 
     A subclass makes its arrays in `allocate`. They are saved with those of the environment. It resets and
@@ -56,31 +55,6 @@ class ArrayWrapper(ArrayEnv):
         self.statistics_name = f"{type(self).__module__}.{type(self).__qualname__}"
         self.array_events = env.array_events
         self.heuristic_policy = env.heuristic_policy
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of each sub-step, for one environment."""
-        return self.env.observation_spaces_dict
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of each sub-step, for one environment."""
-        return self.env.action_spaces_dict
-
-    @property
-    def agent_counts_dict(self) -> Mapping[Any, int]:
-        """Number of agents of each sub-step."""
-        return self.env.agent_counts_dict
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """Step key -> action head -> name of its mask, an observation."""
-        return self.env.action_masks_dict
-
-    @property
-    def kpi_names(self) -> tuple[str, ...]:
-        """Names of the KPIs of an episode."""
-        return self.env.kpi_names
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""

@@ -14,13 +14,14 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.nested_arrays import attributes_of
+from maze_pl.envs.arrays.passed_on_declarations import PassedOnDeclarations
 from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, Tensors, named_tensors
 
 NARROW_INTEGERS: Final = (torch.uint8, torch.int8, torch.int16, torch.int32)
 """Types that may be too narrow for the integers that an environment computes with."""
 
 
-class TensorWrapper(TensorEnv):
+class TensorWrapper(PassedOnDeclarations, TensorEnv):
     """Environment in tensors around another one; forwards all that a subclass does not change.
 
     A subclass makes its tensors in `make_tensors` and changes them in place, as an environment
@@ -46,6 +47,8 @@ class TensorWrapper(TensorEnv):
         not_finite: Observation or reward -> [N] bool, whether it was NaN or infinite.
         out_of_range: Observation -> [N] bool, whether the type of its space cannot hold it.
     """
+
+    env: TensorEnv
 
     def __init__(self, env: TensorEnv) -> None:
         if not isinstance(env, TensorEnv):
@@ -89,31 +92,6 @@ class TensorWrapper(TensorEnv):
         """Add what was gathered since the last merge to the statistics, in place."""
 
     # ---------------------------------------------------------------------------- passing on
-
-    @property
-    def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Observation space of each sub-step, for one environment."""
-        return self.env.observation_spaces_dict
-
-    @property
-    def action_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
-        """Action space of each sub-step, for one environment."""
-        return self.env.action_spaces_dict
-
-    @property
-    def agent_counts_dict(self) -> Mapping[Any, int]:
-        """Number of agents of each sub-step."""
-        return self.env.agent_counts_dict
-
-    @property
-    def action_masks_dict(self) -> Mapping[Any, Mapping[str, str]]:
-        """Step key -> action head -> name of its mask, an observation."""
-        return self.env.action_masks_dict
-
-    @property
-    def kpi_names(self) -> tuple[str, ...]:
-        """Names of the KPIs."""
-        return self.env.kpi_names
 
     def kpi_tensors(self) -> Tensors:
         """Return the KPIs of the running episodes."""
