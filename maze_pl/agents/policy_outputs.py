@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from math import isnan
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,27 +33,35 @@ def complete_outputs(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id
 
 
 def checked_outputs(
-    step: PolicyStepParts, step_key: StepKey, outputs: Outputs, inputs: Tensors = MappingProxyType({})
+    step: PolicyStepParts, step_key: StepKey, outputs: Outputs, observation: Mapping[str, Any]
 ) -> Outputs:
     """Return the outputs of networks that act, after a look for NaN in the logits.
+
+    NaN of observations that are not finite is left to those who know the environment they are of.
 
     Args:
         step: Parts of the sub-step.
         step_key: The sub-step.
         outputs: Name -> [B, ...] arrays or tensors; None if torch is to compute them.
-        inputs: New tensors that the networks were evaluated for, which must not have been changed in place.
+        observation: Name -> [B, ...] arrays, or new tensors, which must not have been changed in place.
 
     Raises:
-        ValueError: A number is NaN, or an input has changed.
+        ValueError: A number is NaN, or an observation has changed.
     """
-    for tensor in inputs.values():
-        if not tensor.is_inference() and tensor._version:
-            refuse_changes(inputs, [0] * len(inputs), _name_of(step), step_key)
-    if outputs is not None:
-        for head in step.mapper.heads:
-            if head in outputs and _has_nan(outputs[head]):
-                raise ValueError(_not_a_number(step, step_key, head))
+    for values in observation.values():
+        if isinstance(values, Tensor) and not values.is_inference() and values._version:
+            refuse_changes(observation, [0] * len(observation), _name_of(step), step_key)
+    if outputs is None:
+        return outputs
+    for head in step.mapper.heads:
+        if head in outputs and _has_nan(outputs[head]) and all(map(_is_finite, observation.values())):
+            raise ValueError(_not_a_number(step, step_key, head))
     return outputs
+
+
+def _is_finite(values: Any) -> bool:
+    """True if an array or a tensor has neither NaN nor infinite numbers."""
+    return bool((values if isinstance(values, Tensor) else torch.from_numpy(values)).isfinite().all())
 
 
 def _has_nan(output: Any) -> bool:

@@ -113,7 +113,7 @@ class StackedPolicy:
             allowed[head] = allowed_entries(batch.observation[name], (len(batch.agent_id), n_entries), name, head)
         observation = network_inputs(batch)
         logits = self._outputs(key, step.inputs(observation), self._place[batch.env_index])
-        checked_outputs(step, key, logits)
+        checked_outputs(step, key, logits, observation)
         arrays = numpy_views(logits)
         chosen = None if arrays is None else step.sampler.choose(arrays, allowed, Sampling(True, 1.0, None))
         if chosen is None:

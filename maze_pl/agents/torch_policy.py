@@ -204,7 +204,7 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             shape = (len(batch.agent_id), n_entries)
             allowed[head] = allowed_entries(batch.observation[name], shape, name, head)
         if step.plain is not None and not with_log_prob and not step.explorations:
-            outputs = checked_outputs(step, batch.step_key, step.plain.logits(batch.observation))
+            outputs = checked_outputs(step, batch.step_key, step.plain.logits(batch.observation), batch.observation)
             action = None if outputs is None else step.sampler.choose(outputs, allowed, sampling)
             if action is not None:
                 return PolicyStep(action)
