@@ -2,7 +2,7 @@
 
 Discrete heads (Discrete, MultiDiscrete, MultiBinary) are outputs of a network, one number per
 option, so that the expectation under the policy is an exact sum. Continuous heads are inputs, in
-addition to the observations.
+addition to the observations, as fractions of their bounds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from maze_pl.agents.bounded_actions import boxes_to_scale, fraction_of_bounds
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
 from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
@@ -29,6 +30,9 @@ from maze_pl.distributions.probability_distribution import choice_sizes, chosen_
 
 Pair = Sequence[nn.Module]
 """Two networks that differ in their weights only."""
+
+_READS_FRACTIONS: Final = "_reads_scaled_actions"
+"""Buffer that says how continuous heads are read. Critics of version 0.2.0 lack it, and read them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +233,8 @@ class TorchStateActionCritic(Critic, ABC):
     Args:
         networks: Two networks for each entry of `critic_inputs`, by key or in order. They take
             observations and continuous heads in one dict of tensors [B, ...] and return a dict of
-            outputs [B, L].
+            outputs [B, L]. Continuous heads are scaled from their bounds to [-1, 1]; components
+            without finite bounds are as they are.
         spec: Sub-steps with their observation and action spaces.
 
     Raises:
@@ -251,8 +256,12 @@ class TorchStateActionCritic(Critic, ABC):
         ]
         self._inputs_by_step = inputs_by_step(spec)
         self._action_spaces = {key: step.action_space for key, step in spec.steps.items()}
+        self._boxes = {key: boxes_to_scale(inputs.action_space) for key, inputs in self._inputs_by_step.items()}
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
+        self._reads_fractions = True
+        if any(inputs.action_space.spaces for inputs in critic_inputs.values()):
+            self.register_buffer(_READS_FRACTIONS, torch.ones(1, dtype=torch.bool))
 
     @classmethod
     @abstractmethod
@@ -284,7 +293,7 @@ class TorchStateActionCritic(Critic, ABC):
         Args:
             step_key: The sub-step.
             observation: Name -> [B, ...], the actors' observations.
-            action: Head -> [B, ...]; only continuous heads are used.
+            action: Head -> [B, ...], in the units of their spaces; only continuous heads are used.
             target: Whether to evaluate the target networks.
             only_first: Whether to evaluate the first network only, with 1 in place of 2 below.
 
@@ -298,6 +307,9 @@ class TorchStateActionCritic(Critic, ABC):
         inputs = dict(observation)
         for head in critic_inputs.action_space.spaces:
             inputs[head] = action[head]
+        if self._reads_fractions:
+            for head, box in self._boxes[step_key].items():
+                inputs[head] = fraction_of_bounds(action[head], box)
         if len(self.twins) < len(self._index):  # a pair that all sub-steps share
             one_hot = self.get_buffer("_one_hot")[index]
             inputs = complete_observation(inputs, self._spaces[0], one_hot)
@@ -339,6 +351,13 @@ class TorchStateActionCritic(Critic, ABC):
                 q = q.gather(-1, chosen.expand(len(q), *chosen.shape))
             terms.append(q)
         return torch.cat(terms, dim=-1).sum(dim=-1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Load tensors; a critic of version 0.2.0 goes on reading actions as they are."""
+        if _READS_FRACTIONS in self._buffers:
+            flag = state_dict.setdefault(prefix + _READS_FRACTIONS, torch.zeros(1, dtype=torch.bool))
+            self._reads_fractions = bool(flag)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def update_targets(self, tau: float) -> None:
         """Update the target networks: target + tau * (network - target)."""

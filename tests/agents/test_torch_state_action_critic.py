@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -361,3 +362,49 @@ def test_the_value_of_a_continuous_action_is_the_only_output():
     observation, action = {"view": torch.randn(4, 3)}, {"move": torch.randn(4, 2)}
     expected = critic.q_values(0, observation, action)["q_value"].squeeze(-1)
     assert torch.equal(critic.action_value(0, observation, action), expected)
+
+
+def valve_critic(low, high):
+    torch.manual_seed(3)
+    return TorchSharedStateActionCritic([pair(5, q_value=1)], flat_spec({"move": spaces.Box(low, high, (2,))}))
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_values_and_their_gradients_do_not_depend_on_the_units_of_actions(target):
+    observation, fraction = {"view": torch.randn(4, 3)}, torch.rand(4, 2) * 2 - 1
+    usual, other = valve_critic(-1, 1), valve_critic(0, 1000)
+    plain = fraction.clone().requires_grad_()
+    large = (500 + 500 * fraction).requires_grad_()
+    expected = usual.action_value(0, observation, {"move": plain}, target)
+    value = other.action_value(0, observation, {"move": large}, target)
+    torch.testing.assert_close(value, expected)
+    expected.sum().backward()
+    value.sum().backward()
+    torch.testing.assert_close(500 * large.grad, plain.grad)
+
+
+def test_components_without_bounds_are_read_as_they_are():
+    low, high = np.array([-np.inf, 0.0], np.float32), np.array([np.inf, 8.0], np.float32)
+    box = spaces.Box(low, high)
+    nets = pair(5, q_value=1)
+    critic = TorchStepStateActionCritic([nets], flat_spec({"move": box}))
+    observation = {"view": torch.randn(3, 3)}
+    move = torch.tensor([[7.0, 8.0], [-30.0, 2.0], [0.5, 4.0]])
+    read = torch.tensor([[7.0, 1.0], [-30.0, -0.5], [0.5, 0.0]])
+    q = critic.q_values(0, observation, {"move": move})["q_value"]
+    torch.testing.assert_close(q[0], nets[0]({**observation, "move": read})["q_value"])
+
+
+def test_a_critic_of_an_earlier_version_reads_actions_as_they_are_also_after_it_is_saved_again():
+    new, old, later = valve_critic(0, 1000), valve_critic(0, 1000), valve_critic(0, 1000)
+    state = {name: tensor for name, tensor in new.state_dict().items() if name != "_reads_scaled_actions"}
+    assert len(state) == len(new.state_dict()) - 1
+    old.load_state_dict(state)
+    later.load_state_dict(old.state_dict())
+    observation, action = {"view": torch.randn(4, 3)}, {"move": torch.rand(4, 2)}
+    inputs = {**observation, **action}
+    for critic in (old, later):
+        torch.testing.assert_close(critic.q_values(0, observation, action)["q_value"], new.twins[0](inputs)["q_value"])
+    later.load_state_dict(new.state_dict())
+    assert torch.equal(later.action_value(0, observation, action), new.action_value(0, observation, action))
+    assert not torch.allclose(new.action_value(0, observation, action), old.action_value(0, observation, action))

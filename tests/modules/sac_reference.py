@@ -155,7 +155,7 @@ class Reference:
                     mean, log_std = logits[head][b][:n], logits[head][b][n:]
                     x = mean + log_std.exp() * noise[head][b]
                     low, high = torch.as_tensor(space.low).double(), torch.as_tensor(space.high).double()
-                    seen[head] = (low + (high - low) * (1 + torch.tanh(x)) / 2).unsqueeze(0)
+                    seen[head] = torch.tanh(x).unsqueeze(0)  # the action from its bounds to [-1, 1]
                     normal = torch.distributions.Normal(mean, log_std.exp()).log_prob(x)
                     log_prob = (normal - torch.log((high - low) / 2 * (1 - torch.tanh(x) ** 2))).sum()
                     entropies.setdefault(head, []).append(-log_prob)
@@ -184,8 +184,10 @@ class Reference:
     def q_values(self, acts, b):
         """Q(s, a) of both critics for what was done."""
         seen = {name: tensor[b : b + 1] for name, tensor in acts.observation.items()}
-        boxes = {head for head, space in self.step.action_space.items() if isinstance(space, spaces.Box)}
-        seen |= {head: acts.action[head][b : b + 1] for head in boxes}
+        for head, space in self.step.action_space.items():
+            if isinstance(space, spaces.Box):
+                low, high = torch.as_tensor(space.low).double(), torch.as_tensor(space.high).double()
+                seen[head] = 2 * (acts.action[head][b : b + 1] - low) / (high - low) - 1
         for network in self.critics:
             q, total = network(seen), 0.0
             for head, space in self.step.action_space.items():

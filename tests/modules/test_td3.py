@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -114,13 +115,22 @@ class Reference:
             found[head] = mean if noise is None else torch.clamp(mean + half * noise[head], low, high)
         return found
 
+    def read(self, action: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What critics read: actions from their bounds to [-1, 1]."""
+        read = {}
+        for head, values in action.items():
+            low, high = (torch.as_tensor(bound).double() for bound in (self.heads[head].low, self.heads[head].high))
+            read[head] = 2 * (values - low) / (high - low) - 1
+        return read
+
     def critic_loss(self, acts: Any, noise: dict[str, torch.Tensor], weight: torch.Tensor) -> tuple[Any, list[float]]:
         total, errors = torch.zeros(()).double(), []
         for b in range(B):
-            now = {name: tensor[b : b + 1] for name, tensor in {**acts.observation, **acts.action}.items()}
+            taken = self.read(acts.action)
+            now = {name: tensor[b : b + 1] for name, tensor in {**acts.observation, **taken}.items()}
             after = {name: tensor[b : b + 1] for name, tensor in acts.next_observation.items()}
             own_noise = {head: part[b] for head, part in noise.items()}
-            after |= self.action(self.target_policy, after, own_noise)
+            after |= self.read(self.action(self.target_policy, after, own_noise))
             following = min(float(network(after)["q_value"].detach()) for network in self.targets)
             target = acts.reward[b] + acts.discount[b] * following
             both = [network(now)["q_value"][0, 0] - target for network in self.critics]
@@ -129,7 +139,7 @@ class Reference:
         return total, errors
 
     def policy_loss(self, acts: Any, weight: torch.Tensor) -> Any:
-        inputs = {**acts.observation, **self.action(self.policy, acts.observation)}
+        inputs = {**acts.observation, **self.read(self.action(self.policy, acts.observation))}
         return -(weight * self.critics[0](inputs)["q_value"][:, 0]).mean()
 
 
@@ -165,10 +175,10 @@ def test_losses_and_gradients_are_those_of_separate_networks(kind: str, weighted
 
 
 def test_losses_of_one_act_computed_by_hand() -> None:
-    """Q_i(s, a) = a times 1 and 2, their targets a times 3 and 4, both policies in the centre of [-2, 4], at 1.
+    """Q_i(s, a) = a times 1 and 2, their targets a times 3 and 4; both policies choose 2.5 in [-2, 4], or a = 0.5.
 
-    The target is 1 + 0.9 * min(3, 4) = 3.7. The action was 2: the loss is (2 - 3.7)^2 + (4 - 3.7)^2 = 2.98. The
-    policy's action 1 has the value 1 for the first critic.
+    The target is 1 + 0.9 * 0.5 * min(3, 4) = 2.35. The action was 4, or a = 1: the loss is
+    (1 - 2.35)^2 + (2 - 2.35)^2 = 1.945. The policy's action has the value 0.5 for the first critic.
     """
     space = StepSpec(spaces.Dict({"view": spaces.Box(-1, 1, (1,))}), spaces.Dict({"move": spaces.Box(-2.0, 4.0, (1,))}))
     critic = SharedStateActionCriticComposer([partial(FlattenConcatStateActionValueNet, hidden_units=[])])
@@ -178,13 +188,15 @@ def test_losses_of_one_act_computed_by_hand() -> None:
         parameters = [*module.policy.parameters(), *module.target_policy.parameters()]
         for tensor in [*parameters, *twin.parameters(), *twin.target.buffers()]:
             tensor.zero_()
+        for policy in (module.policy, module.target_policy):
+            policy.networks[0][0].get_parameter("heads.0.bias").fill_(math.atanh(0.5))
         twin.network.get_parameter("heads.0.weight")[:, 0, 1] = torch.tensor([1.0, 2.0])
         twin.target.get_buffer("heads.0.weight")[:, 0, 1] = torch.tensor([3.0, 4.0])
     view = {"view": torch.zeros(1, 1)}
-    action = {"move": torch.tensor([[2.0]])}
+    action = {"move": torch.tensor([[4.0]])}
     acts = TransitionBatch(view, action, torch.zeros(1), view, torch.ones(1), torch.full((1,), 0.9))
-    assert module.critic_loss({0: acts}).item() == pytest.approx(2.98, abs=1e-5)
-    assert module.policy_loss({0: acts}).item() == pytest.approx(-1.0)
+    assert module.critic_loss({0: acts}).item() == pytest.approx(1.945, abs=1e-5)
+    assert module.policy_loss({0: acts}).item() == pytest.approx(-0.5)
 
 
 # ---------------------------------------------------------------------------------------------------- an update
