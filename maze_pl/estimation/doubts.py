@@ -9,7 +9,13 @@ import numpy as np
 from maze_pl.estimation.recorded_acts import RecordedActs
 from maze_pl.estimation.results import FEW_EPISODES
 from maze_pl.estimation.weighted_episodes import Array, WeightedEpisodes
-from maze_pl.runs.observation_units import Recorder, doubts_of_observations, observation_statistics, recorder_of
+from maze_pl.runs.checkpoint import checkpoint_path
+from maze_pl.runs.observation_units import (
+    doubts_of_observations,
+    observation_statistics,
+    recorder_at,
+    recorder_of,
+)
 
 _LARGE_EXCESS: Final = 3.0
 """Standard errors by which chance hardly ever puts the mean weight above 1."""
@@ -85,6 +91,8 @@ def doubts_of_weights(episodes: WeightedEpisodes, size: float) -> list[str]:
 def doubts_of_records(acts: RecordedActs, agent: Path | None, behaviour: Any, trust: bool) -> list[str]:
     """Reasons to doubt that space records have the observations that the agent was trained with.
 
+    Those of an agent that was trained without an environment are unknown.
+
     Args:
         acts: The recorded acts.
         agent: The agent's checkpoint; None if the agent is not a run.
@@ -93,8 +101,13 @@ def doubts_of_records(acts: RecordedActs, agent: Path | None, behaviour: Any, tr
     """
     if agent is None or not acts.space_folders:
         return []
+    trained = observation_statistics(agent, trust)
+    if trained is None:
+        return []
     named = None
+    candidate = None
     if behaviour is not None:
-        named = Recorder(f"the run {behaviour}", observation_statistics(behaviour, trust))
-    recorders = [recorder_of(folder, trust) or named for folder in acts.space_folders]
-    return doubts_of_observations(observation_statistics(agent, trust), recorders)
+        named = recorder_at(f"the run {behaviour}", behaviour, trust)
+        candidate = checkpoint_path(behaviour)
+    recorders = [recorder_of(folder, trust, candidate) or named for folder in acts.space_folders]
+    return doubts_of_observations(trained, recorders)

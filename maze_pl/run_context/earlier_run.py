@@ -12,12 +12,16 @@ from jsonargparse import ArgumentError, ArgumentParser
 from maze_pl.config.factories import add_arguments
 from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.config.search_path import read
+from maze_pl.config.search_path import ConfigurationError, read
+from maze_pl.config.summary import configured_value
 from maze_pl.core.class_path import import_object
+from maze_pl.migration.documented import component_options, option_value, translated_key
+from maze_pl.migration.documented_names import FIT
 from maze_pl.runs.run_directory import has_failed
 
 _OF_DATA: Final = {"env": 0, "wrappers": 1}
 """Group that is compared with the run -> number of arguments that are given in each call."""
+_OTHERS: Final = {"env": "another env", "wrappers": "other wrappers"}
 
 
 class EarlierRun:
@@ -30,23 +34,47 @@ class EarlierRun:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
 
-    def others_of(self, groups: Mapping[str, Any]) -> list[str]:
-        """Return the groups whose components are neither objects given to the run, nor equal to its.
+    def others_of(self, groups: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, str]:
+        """Return the components with which the run cannot be continued: group -> name in a message.
+
+        It can be continued with objects, such as a lambda, where it was given objects, and with an
+        environment and wrappers that are equal to its after all overrides.
 
         Args:
             groups: Group -> component as YAML.
+            keys: Dotted key of an override -> value as YAML.
         """
         content = read(self._run_dir / RUN_CONFIG)
         given = {node["name"].partition(".")[0] for node in given_nodes(content)}
         data = ((content or {}).get("data") or {}).get("init_args") or {}
-        others = [name for name in groups if name not in given]
-        if self.has_failed:
-            return others
-        same = []
-        for name, skip in _OF_DATA.items():
-            if name in groups and _is_same(groups[name], data.get(name), skip):
-                same.append(name)
-        return [name for name in others if name not in same]
+        chosen = {} if self.has_failed else self._resolved(groups, keys)
+        others: dict[str, str] = {}
+        for name, component in groups.items():
+            below = [value for key, value in keys.items() if key.startswith(f"{name}.")]
+            has_objects = any(list(given_nodes(part)) for part in [component, *below])
+            is_same = name in chosen and _is_same(chosen[name], data.get(name), _OF_DATA[name])
+            if not (is_same or (has_objects and name in given)):
+                other = _OTHERS.get(name, f"a {name}")
+                others[name] = f"an object as {name}" if has_objects else other
+        return others
+
+    def _resolved(self, groups: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the components that are compared, with files read and overrides applied.
+
+        Raises:
+            ConfigurationError: A component has the name of no file.
+        """
+        compared = {name: groups[name] for name in _OF_DATA if name in groups}
+        words = ["fit", *component_options(compared)]
+        for key, value in keys.items():
+            if key.removeprefix("data.").partition(".")[0] in compared:
+                option = translated_key(key, FIT)
+                words += [f"--{option}", option_value(option, value)]
+        try:
+            found = configured_value(words, "data") or {}
+        except ConfigurationError:  # references to other options
+            return {}
+        return {name: found.get(name) for name in compared}
 
     @property
     def has_failed(self) -> bool:

@@ -157,7 +157,7 @@ class RunContext:
             remedy = "name one, or give env, algorithm or configuration to train a new run there"
             raise ConfigurationError(f"run_dir={self._run_dir} holds no run to continue: {remedy}")
         earlier = EarlierRun(Path(str(self._run_dir))) if is_run else None
-        others = list(groups) if earlier is None else earlier.others_of(groups)
+        others = {} if earlier is None else earlier.others_of(groups, described)
         self.continues = earlier is not None and configuration is None and not others
         if self.continues:
             chosen = {name: node for name, node in groups.items() if name not in self._objects}
@@ -167,10 +167,11 @@ class RunContext:
             words += [] if self._run_dir is None else ["--run_dir", str(self._run_dir)]
         else:
             if root == TRAINING and not {"algorithm", "experiment"}.intersection(groups):
-                fault = f"run_dir={self._run_dir} holds a run with another {' and '.join(others)}"
+                components = " and ".join(others.values())
+                fault = f"holds a run that cannot be continued with {components}"
                 remedy = f"leave {' and '.join(others)} out to continue it"
                 other = "give algorithm to train a new run with its weights"
-                raise ConfigurationError(f"{fault}: {remedy}, or {other}")
+                raise ConfigurationError(f"run_dir={self._run_dir} {fault}: {remedy}, or {other}")
             words = fit_options(groups, described, root)
             self._repeats = earlier.was_started_by(["fit", *words, "--run_dir", str(self._run_dir)])
             words += ["--warm-start", str(self._run_dir)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import foreign_names, refusal
@@ -62,10 +64,16 @@ def require_epochs(path: str | Path | None, n_epochs: int | None) -> None:
     """
     if path is None or not Path(path).exists() or n_epochs is None or n_epochs == -1:
         return
-    epoch = read_checkpoint(path).get("epoch")
-    if isinstance(epoch, int) and epoch > n_epochs:
-        fault = f"trainer.max_epochs={n_epochs} is less than the {epoch + 1} epochs of {path}"
+    n_trained = _trained_epochs(read_checkpoint(path))
+    if n_trained > n_epochs:
+        fault = f"trainer.max_epochs={n_epochs} is less than the {n_trained} epochs of {path}"
         raise ConfigurationError(f"{fault}: it counts all epochs of a run, also those before it was resumed")
+
+
+def _trained_epochs(checkpoint: dict[str, Any]) -> int:
+    """Return the number of epochs that had ended; 0 if the checkpoint does not hold it."""
+    loop = checkpoint.get("loops", {}).get("fit_loop", {})
+    return int(loop.get("epoch_progress", {}).get("current", {}).get("processed", 0))
 
 
 def require_equal(there: dict[str, str], here: dict[str, str], problem: str, parts: str) -> None:
@@ -99,31 +107,49 @@ def require_same_spaces(there: dict[str, Any], here: dict[str, Any], agent: str)
     require_equal(_spaces(there), _spaces(here), problem, "environment and wrappers")
 
 
-def require_same_names(there: dict[str, Any], here: dict[str, Any], agent: str, *, all_observations: bool) -> None:
-    """Refuse an agent whose observations or actions have other names than those of an environment, or another order.
+def require_same_names(
+    there: dict[str, Any],
+    here: dict[str, Any],
+    agent: str,
+    vectors: Mapping[str, bool],
+    *,
+    all_observations: bool,
+) -> None:
+    """Refuse an agent whose sub-steps, observations or actions have other names or another order.
 
     Networks tell their inputs and outputs apart by position, so that equal shapes do not suffice.
-    Sizes and bounds may differ, and so may masks.
+    Bounds may differ, and so may masks, and sizes of observations that are not parts of a vector.
 
     Args:
         there: `Spec.to_dict()` of the agent.
         here: `Spec.to_dict()` of the environment.
         agent: Name of the agent in the message.
+        vectors: Observations that networks read as parts of a vector -> whether as one-hot vectors.
         all_observations: Whether one of the two may not have further observations.
 
     Raises:
         ConfigurationError: The names differ.
     """
     problem = f"{agent} was trained with other spaces"
+    if max(len(there["steps"]), len(here["steps"])) > 1:
+        keys = [_numbered(_keys(spec), "sub-step {}") for spec in (there, here)]
+        require_equal(keys[0], keys[1], problem, "environment and wrappers")
     for step, current in zip(there["steps"], here["steps"], strict=False):
         place = f"of sub-step {current['key']!r}"
         heads = [_numbered(_heads(one), f"action {{}} {place}") for one in (step, current)]
         require_equal(heads[0], heads[1], problem, "environment and wrappers")
         names, own = _observations(step), _observations(current)
-        if not all_observations and (_contains(names, own) or _contains(own, names)):
-            continue  # the networks do not read the others
-        observations = [_numbered(one, f"observation {{}} {place}") for one in (names, own)]
-        require_equal(observations[0], observations[1], problem, "environment and wrappers")
+        # networks may not read the others
+        if all_observations or not (_contains(names, own) or _contains(own, names)):
+            observations = [_numbered(one, f"observation {{}} {place}") for one in (names, own)]
+            require_equal(observations[0], observations[1], problem, "environment and wrappers")
+        inputs = [_numbered(_parts(one, vectors), f"input {{}} {place}") for one in (step, current)]
+        require_equal(inputs[0], inputs[1], problem, "environment and wrappers")
+
+
+def _keys(spec: dict[str, Any]) -> list[str]:
+    """Return the keys of the sub-steps."""
+    return [repr(step["key"]) for step in spec["steps"]]
 
 
 def _heads(step: dict[str, Any]) -> list[str]:
@@ -135,6 +161,26 @@ def _observations(step: dict[str, Any]) -> list[str]:
     """Return the names of the observations of a sub-step without masks."""
     masks = step["masks"].values()
     return [repr(name) for name in step["observation_space"]["spaces"] if name not in masks]
+
+
+def _parts(step: dict[str, Any], vectors: Mapping[str, bool]) -> list[str]:
+    """Return names and sizes of the observations of a sub-step that are parts of a vector.
+
+    Args:
+        step: The sub-step in `Spec.to_dict()`.
+        vectors: Parts of a vector -> whether as one-hot vectors.
+    """
+    found = []
+    for name, space in step["observation_space"]["spaces"].items():
+        if name not in vectors:
+            continue
+        categories = space.get("n", space.get("nvec"))
+        shape = space.get("shape", list(np.shape(categories)))
+        if vectors[name] and categories is not None:
+            found.append(f"{name!r} of {categories} categories")
+        else:
+            found.append(f"{name!r} of shape {shape}")
+    return found
 
 
 def _numbered(values: Sequence[str], name: str) -> dict[str, str]:

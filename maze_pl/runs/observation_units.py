@@ -11,13 +11,16 @@ from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.core.class_path import import_object
 from maze_pl.envs.building import class_of
 from maze_pl.envs.wrapper import ObservationWrapper
-from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
+from maze_pl.envs.wrappers import ObservationNormalizationWrapper
+from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
 from maze_pl.runs.recording_run import recording_checkpoint, recording_run
 from maze_pl.runs.rollout_wrappers import rollout_folder
 from maze_pl.runs.run_checkpoints import BEST
 
 _FACT: Final = "space records keep the observations that were recorded"
 _REMEDY: Final = "record states (--trajectories states), which are converted"
+_OTHERS: Final = "default_statistics"
+"""Stands for the observations whose statistics the configuration does not state by name."""
 
 
 class Recorder(NamedTuple):
@@ -34,8 +37,11 @@ class Recorder(NamedTuple):
     fault: str = ""
 
 
-def observation_statistics(path: str | Path, trust: bool) -> dict[str, Any]:
+def observation_statistics(path: str | Path, trust: bool) -> dict[str, Any] | None:
     """Return the statistics of a run's wrappers that change observations, by name; no environment is made.
+
+    They are those in the checkpoint, and those that the configuration states. None means that they
+    are unknown, since the run was trained without an environment, on records as they are.
 
     Args:
         path: A checkpoint, or a run directory, as for `maze_pl.load`.
@@ -44,27 +50,74 @@ def observation_statistics(path: str | Path, trust: bool) -> dict[str, Any]:
     Raises:
         ConfigurationError: The checkpoint cannot be read.
     """
-    statistics = wrapper_statistics_in(read_checkpoint(path), path)
-    return {name: state for name, state in statistics.items() if _may_change_observations(class_of(name), trust)}
+    checkpoint = read_checkpoint(path)
+    arguments = run_configuration(checkpoint, path)["data"].get("init_args") or {}
+    if "env" in arguments and arguments["env"] is None:
+        return None
+    found: dict[str, Any] = {}
+    for name, state in wrapper_statistics_in(checkpoint, path).items():
+        kind = _class_at(class_of(name), trust)
+        if kind is None or issubclass(kind, ObservationWrapper):
+            found[name] = state
+    for name, stated in _stated_statistics(arguments.get("wrappers"), trust).items():
+        found[name] = {**found.get(name, {}), **stated}
+    return found
 
 
-def _may_change_observations(class_path: str, trust: bool) -> bool:
-    """False for the class of a wrapper that does not change observations; one that is not imported may."""
+def _class_at(class_path: str, trust: bool) -> type | None:
+    """Return a class; None if it is not to be imported, or cannot be."""
     if not (trust or class_path.startswith("maze_pl.")):
-        return True
+        return None
     try:
         kind = import_object(class_path)
     except (ImportError, ValueError):
-        return True
-    return not isinstance(kind, type) or issubclass(kind, ObservationWrapper)
+        return None
+    return kind if isinstance(kind, type) else None
 
 
-def recorder_of(folder: Path | None, trust: bool) -> Recorder | None:
+def _stated_statistics(wrappers: Any, trust: bool) -> dict[str, dict[str, Any]]:
+    """Return the statistics that the configuration of wrappers states, by name and observation.
+
+    Args:
+        wrappers: The wrappers in the configuration of a data module.
+        trust: Whether classes of other packages may be imported.
+    """
+    nodes = [node for node in wrappers or [] if isinstance(node, Mapping)]
+    paths: list[str] = []
+    stated: list[dict[str, Any]] = []
+    for node in nodes:
+        path = str(node.get("class_path"))
+        kind = _class_at(path, trust)
+        if kind is None or issubclass(kind, ObservationNormalizationWrapper):
+            paths.append(path if kind is None else f"{kind.__module__}.{kind.__qualname__}")
+            stated.append(_stated_by(node.get("init_args") or {}))
+    found = {}
+    for place, path in enumerate(paths):  # names as in `wrapper_stack`
+        n, number = paths.count(path), paths[: place + 1].count(path)
+        found[path if n == 1 else f"{path} ({number} of {n})"] = stated[place]
+    return {name: statistics for name, statistics in found.items() if statistics}
+
+
+def _stated_by(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the statistics in arguments of `ObservationNormalizationWrapper`, by observation."""
+    found: dict[str, Any] = {}
+    if arguments.get("default_statistics") is not None:
+        found[_OTHERS] = arguments["default_statistics"]
+    manual = arguments.get("manual_config")
+    settings = manual if isinstance(manual, Mapping) else {}
+    for name, entry in settings.items():
+        if isinstance(entry, Mapping) and entry.get("statistics") is not None:
+            found[name] = entry["statistics"]
+    return found
+
+
+def recorder_of(folder: Path | None, trust: bool, candidate: Path | None = None) -> Recorder | None:
     """Return the run that recorded episodes, according to their rollout; None if nothing is known of it.
 
     Args:
         folder: Folder of the files; None for records without a file.
         trust: Whether classes of other packages may be imported.
+        candidate: A checkpoint that may be a copy of the one that played.
     """
     rollout = None if folder is None else rollout_folder(folder.resolve())
     if rollout is None:
@@ -74,10 +127,24 @@ def recorder_of(folder: Path | None, trust: bool) -> Recorder | None:
         run = recording_run(rollout, config) if isinstance(config, Mapping) else None
         if run is None or not run.exists():
             return None
-        checkpoint = recording_checkpoint(rollout, run, str(config.get("checkpoint") or BEST))
-        return Recorder(f"the recording checkpoint {checkpoint}", observation_statistics(checkpoint, trust))
+        name = str(config.get("checkpoint") or BEST)
+        checkpoint = recording_checkpoint(rollout, run, name, candidate)
+        return recorder_at(f"the recording checkpoint {checkpoint}", checkpoint, trust)
     except ConfigurationError as error:
         return Recorder("", None, str(error))
+
+
+def recorder_at(name: str, path: str | Path, trust: bool) -> Recorder:
+    """Return a run as one that recorded episodes.
+
+    Args:
+        name: Its name.
+        path: A checkpoint, or a run directory.
+        trust: Whether classes of other packages may be imported.
+    """
+    statistics = observation_statistics(path, trust)
+    fault = f"{name} was trained without an environment" if statistics is None else ""
+    return Recorder(name, statistics, fault)
 
 
 def doubts_of_observations(trained: Mapping[str, Any], recorders: Iterable[Recorder | None]) -> list[str]:

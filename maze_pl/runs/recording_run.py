@@ -27,7 +27,7 @@ def recording_run(folder: Path, config: Mapping[str, Any]) -> Path | None:
     return Path(str(config["run"])) if config.get("run") else None
 
 
-def recording_checkpoint(folder: Path, run: Path, name: str) -> Path:
+def recording_checkpoint(folder: Path, run: Path, name: str, candidate: Path | None = None) -> Path:
     """Return the checkpoint that played a rollout.
 
     Args:
@@ -36,6 +36,7 @@ def recording_checkpoint(folder: Path, run: Path, name: str) -> Path:
             episodes.
         run: The run directory, or a checkpoint.
         name: The checkpoint, as the rollout named it.
+        candidate: Another file that counts if it has the digest, such as a copy.
 
     Raises:
         ConfigurationError: The checkpoint is gone or has changed.
@@ -49,6 +50,7 @@ def recording_checkpoint(folder: Path, run: Path, name: str) -> Path:
     if digest is not None:
         paths += [*(inside / Path(name).name for inside in folders), Path(name)]
         paths += [Path(recorded["file"])] if isinstance(recorded.get("file"), str) else []
+        paths += [] if candidate is None else [candidate]
     paths = [path for path in [run, *paths] if path.is_file()]
     if not paths:
         raise ConfigurationError(f"the checkpoint {name} of {run} is missing")

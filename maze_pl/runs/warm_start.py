@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.compatibility import require_equal, require_same_names, shapes
+from maze_pl.runs.vector_inputs import vector_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ def warm_start(path: str | Path, module: AlgorithmModule, datamodule: Environmen
         how = "critic_burn_in_epochs trains it before the policy"
         rank_zero_info(f"{path} has no critic: the critic starts from scratch; {how}")
     found = _weights_for(expected, weights, prefixes)
-    _require_fit(found, expected, checkpoint_entry(checkpoint), datamodule, path)
+    _require_fit(found, expected, checkpoint_entry(checkpoint), module, datamodule, path)
     module.load_state_dict(module.state_dict() | found)
     for name, original in originals.items():
         if original is None:
@@ -94,15 +95,17 @@ def _require_fit(
     found: dict[str, Tensor],
     expected: dict[str, Tensor],
     entry: CheckpointEntry | None,
+    module: AlgorithmModule,
     datamodule: EnvironmentDataModule,
     path: str | Path,
 ) -> None:
-    """Refuse weights of other shapes, and weights for other observations or actions.
+    """Refuse weights of other shapes, and weights for other sub-steps, observations or actions.
 
     Args:
         found: The weights.
         expected: Weights that the module has.
         entry: maze_pl's entry of the checkpoint; without spaces in it, names are not compared.
+        module: The module, whose networks may read several observations as one vector.
         datamodule: Has the spaces of the environment.
         path: The checkpoint, for messages.
 
@@ -111,8 +114,11 @@ def _require_fit(
     """
     there, here = shapes(found), shapes(expected)
     if entry is not None and "spec" in entry:
-        current = datamodule.spec.to_dict()
-        require_same_names(entry["spec"], current, f"the agent of {path}", all_observations=there != here)
+        steps = datamodule.spec.steps.values()
+        observations = [name for step in steps for name in step.observation_space]
+        vectors = vector_inputs(module, expected, observations)
+        agent, current = f"the agent of {path}", datamodule.spec.to_dict()
+        require_same_names(entry["spec"], current, agent, vectors, all_observations=there != here)
     require_equal(there, here, f"the networks of {path} do not fit", "networks")
 
 

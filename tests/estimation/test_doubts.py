@@ -72,3 +72,21 @@ def test_states_are_not_doubted_as_they_are_converted(tmp_path: Path) -> None:
     agent, other = run_with(0.0, tmp_path / "a"), run_with(1.0, tmp_path / "b")
     write_rollout(tmp_path / "b/rollouts/one", played_by=other, form="states")
     assert doubts_of([tmp_path / "b"], agent) == []
+
+
+def test_a_copy_named_as_behaviour_stands_for_a_checkpoint_that_has_changed(tmp_path: Path) -> None:
+    best = run_with(0.0, tmp_path / "a")
+    write_rollout(tmp_path / "a/rollouts/one", played_by=best)
+    copy = best.rename(tmp_path / "copy.ckpt")
+    run_with(1.0, tmp_path / "a")
+    assert doubts_of([tmp_path / "a"], copy, copy) == []
+    (doubt,) = doubts_of([tmp_path / "a"], copy, tmp_path / "a")
+    assert "is not the checkpoint that played the episodes" in doubt
+
+
+def test_clones_of_records_without_an_environment_are_not_doubted(tmp_path: Path) -> None:
+    write_rollout(tmp_path / "a/rollouts/one", played_by=run_with(0.0, tmp_path / "a"))
+    clone = write_checkpoint(tmp_path / "clone/checkpoints/best.ckpt", {}, env=None)
+    assert doubts_of([tmp_path / "a"], clone) == []
+    blank = write_checkpoint(tmp_path / "b/checkpoints/best.ckpt", {})
+    assert len(doubts_of([tmp_path / "a"], blank)) == 1

@@ -68,25 +68,75 @@ def test_the_environment_and_the_wrappers_of_the_run_continue_it(components: Any
 @pytest.mark.parametrize(
     ("components", "other"),
     [
-        ({"env": partial(limited, name="CartPole-v1", limit=60)}, "env"),
-        ({"env": partial(limited, name="Acrobot-v1")}, "env"),
-        ({"env": partial(limited, "CartPole-v1")}, "env"),  # which YAML cannot hold
-        ({"env": limited}, "env"),  # without its required argument
-        ({"env": other_class}, "env"),
-        ({"env": ENV, "wrappers": []}, "wrappers"),
-        ({"env": ENV, "wrappers": [partial(RewardScalingWrapper, scale=0.6)]}, "wrappers"),
-        ({"env": other_class, "model": "vector_obs"}, "env and model"),
+        ({"env": partial(limited, name="CartPole-v1", limit=60)}, "another env"),
+        ({"env": partial(limited, name="Acrobot-v1")}, "another env"),
+        ({"env": partial(limited, "CartPole-v1")}, "an object as env"),  # which YAML cannot hold
+        ({"env": limited}, "another env"),  # without its required argument
+        ({"env": limited, "overrides": {"env.name": "Acrobot-v1"}}, "another env"),
+        ({"env": {"class_path": f"{__name__}.limited", "init_args": {"name": "${data.n_envs}"}}}, "another env"),
+        ({"env": "gym_env"}, "another env"),
+        ({"env": other_class}, "another env"),
+        ({"env": ENV, "wrappers": []}, "other wrappers"),
+        ({"env": ENV, "wrappers": [partial(RewardScalingWrapper, scale=0.6)]}, "other wrappers"),
+        ({"wrappers": "no_wrappers"}, "other wrappers"),
+        ({"env": ENV, "runner": "dev"}, "a runner"),
+        ({"env": other_class, "model": "vector_obs"}, "another env and a model"),
     ],
 )
 def test_other_components_need_an_algorithm_and_no_default_takes_its_place(components: Any, other: str) -> None:
     run = save_run(env=ENV, wrappers=WRAPPERS)
-    remedy = f"leave {other} out to continue it, or give algorithm to train a new run with its weights"
-    with pytest.raises(ConfigurationError, match=f"^run_dir=run holds a run with another {other}: {remedy}$"):
+    names = " and ".join(part.split()[-1] for part in other.split(" and "))
+    remedy = f"leave {names} out to continue it, or give algorithm to train a new run with its weights"
+    fault = f"run_dir=run holds a run that cannot be continued with {other}"
+    with pytest.raises(ConfigurationError, match=f"^{fault}: {remedy}$"):
         RunContext(run_dir=run, **components)
     context = RunContext(run_dir=run, algorithm="ppo", **components)
     assert not context.continues
     assert context.command[:3] == ["fit", "--config", "conf_train/ppo"]
     assert context.command[-2:] == ["--warm-start", "run"]
+
+
+GYM = {"class_path": "maze_pl.envs.make_gym_maze_env", "init_args": {"name": "CartPole-v1"}}
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        {"env": "gym_env"},
+        {"env": "gym_env", "overrides": {"env.name": "CartPole-v1"}},
+        {"overrides": {"env": "gym_env", "data.env.name": "CartPole-v1", "wrappers": "no_wrappers"}},
+        {"env": make_gym_maze_env, "wrappers": "no_wrappers", "overrides": {"env.name": "CartPole-v1"}},
+    ],
+)
+def test_names_and_overrides_are_resolved_before_components_are_compared(components: Any) -> None:
+    run = save_run(env=GYM, wrappers=[])
+    assert RunContext(run_dir=run, **components).continues
+    (run / "config.yaml").write_text(yaml.safe_dump({"data": {"init_args": {"env": ENV, "wrappers": WRAPPERS}}}))
+    with pytest.raises(ConfigurationError, match=r"cannot be continued with another env"):
+        RunContext(run_dir=run, **components)
+
+
+def given(name: str) -> dict[str, Any]:
+    """What stands for an object in the configuration of a run."""
+    return {"class_path": "maze_pl.run_context.given.anything", "init_args": {"name": name, "description": "a thing"}}
+
+
+def test_only_objects_take_the_places_of_objects() -> None:
+    run = save_run(env=given("env"), engine=given("runner"))
+    assert RunContext(run_dir=run, env=lambda: GymMazeEnv("CartPole-v1")).continues
+    for components, other in (({"env": "gym_env"}, "another env"), ({"runner": "dev"}, "a runner")):
+        with pytest.raises(ConfigurationError, match=f"cannot be continued with {other}: leave"):
+            RunContext(run_dir=run, **components)
+
+
+def test_an_object_in_an_override_takes_the_place_of_one() -> None:
+    overrides = {"algorithm.lr": lambda progress: 1e-3}
+    run = save_run(env=GYM)
+    model = {"class_path": "maze_pl.modules.PPO", "init_args": {"lr": given("algorithm.lr")}}
+    content = {"model": model, "data": {"init_args": {"env": GYM}}}
+    (run / "config.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert RunContext(run_dir=run, algorithm="ppo", overrides=overrides).continues
+    assert not RunContext(run_dir=run, algorithm="ppo").continues
 
 
 def test_a_run_that_has_failed_in_its_first_epoch_is_written_again_with_the_default_algorithm() -> None:

@@ -25,15 +25,15 @@ class ShiftedReward(RewardWrapper):
     """Stands for a wrapper that changes rewards by statistics."""
 
 
-def write_checkpoint(file: Path, statistics: dict[str, Any]) -> Path:
-    """Write a checkpoint that has these statistics of wrappers, in the directory of a run."""
+def write_checkpoint(file: Path, statistics: dict[str, Any], **options: Any) -> Path:
+    """Write a checkpoint with these statistics of wrappers and options of data, in the directory of a run."""
     run = file.parent.parent
     file.parent.mkdir(parents=True, exist_ok=True)
     (run / "config.yaml").write_text("{}")
     content: dict[str, Any] = {"state_dict": {}}
     content["RolloutDataModule"] = {WRAPPER_STATISTICS: to_tensors(statistics)}
     # nothing can make this environment, as on a machine without the simulator
-    arguments = {"env": {"class_path": "no_simulator.Env"}}
+    arguments = {"env": {"class_path": "no_simulator.Env"}, **options}
     data = {"class_path": "maze_pl.datamodules.RolloutDataModule", "init_args": arguments}
     add_to_checkpoint(content, config={"model": {}, "data": data})
     torch.save(content, file)

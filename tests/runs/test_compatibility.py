@@ -13,10 +13,23 @@ from maze_pl.runs.compatibility import require_epochs
 
 def test_a_run_is_not_continued_to_fewer_epochs_than_it_has(tmp_path: Path) -> None:
     path = tmp_path / "last.ckpt"
-    torch.save({"state_dict": {}, "epoch": 11}, path)
-    fault = r"trainer\.max_epochs=10 is less than the 12 epochs of .*last\.ckpt: it counts all epochs of a run"
-    with pytest.raises(ConfigurationError, match=fault):
-        require_epochs(path, 10)
-    for n_epochs in (12, 13, -1, None):
-        require_epochs(path, n_epochs)
+    progress = {"current": {"started": 12, "processed": 12, "completed": 11}}
+    torch.save({"state_dict": {}, "epoch": 11, "loops": {"fit_loop": {"epoch_progress": progress}}}, path)
+    for n_epochs in (10, 11):
+        fault = f"max_epochs={n_epochs} is less than the 12 epochs of {path}: it counts all epochs of a run"
+        with pytest.raises(ConfigurationError, match=fault):
+            require_epochs(path, n_epochs)
+    for unlimited in (12, 13, -1, None):
+        require_epochs(path, unlimited)
     require_epochs(None, 1)
+
+
+def test_an_epoch_that_has_not_ended_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "within.ckpt"
+    progress = {"current": {"started": 3, "processed": 2, "completed": 2}}
+    torch.save({"state_dict": {}, "epoch": 2, "loops": {"fit_loop": {"epoch_progress": progress}}}, path)
+    require_epochs(path, 2)
+    with pytest.raises(ConfigurationError, match=r"max_epochs=1 is less than the 2 epochs"):
+        require_epochs(path, 1)
+    torch.save({"state_dict": {}}, path)
+    require_epochs(path, 1)

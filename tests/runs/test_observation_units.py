@@ -24,6 +24,7 @@ from maze_pl.runs.observation_units import (
     are_equal,
     doubts_of_observations,
     observation_statistics,
+    recorder_at,
     recorder_of,
 )
 from maze_pl.runs.rollout import rollout
@@ -35,7 +36,7 @@ NAME = f"{RUNNING.__module__}.{RUNNING.__qualname__}"
 CART = partial(GymMazeEnv, "CartPole-v1")
 
 
-def statistics_of(folder: Path, *wrappers: Any, seed: int = 0) -> dict[str, Any]:
+def statistics_of(folder: Path, *wrappers: Any, seed: int = 0) -> dict[str, Any] | None:
     """Statistics of a run that has these wrappers, as its checkpoint tells them."""
     data = RolloutDataModule(env=CART, wrappers=list(wrappers), seed=seed, n_normalization_samples=20)
     file = folder / "-".join([str(seed), *(wrapper.__name__ for wrapper in wrappers)]) / "checkpoints" / "best.ckpt"
@@ -44,7 +45,7 @@ def statistics_of(folder: Path, *wrappers: Any, seed: int = 0) -> dict[str, Any]
 
 @pytest.mark.parametrize("kind", [RUNNING, ObservationNormalizationWrapper])
 def test_other_statistics_than_those_of_the_recording_run_are_warned_of(kind: Any, tmp_path: Path) -> None:
-    def doubts(agent: dict[str, Any], recorder: dict[str, Any]) -> list[str]:
+    def doubts(agent: Any, recorder: Any) -> list[str]:
         return doubts_of_observations(agent, [Recorder("the run old", recorder)])
 
     agent = statistics_of(tmp_path, kind, ReturnNormalizationRewardWrapper)
@@ -80,8 +81,41 @@ def test_classes_of_other_packages_count_unless_they_are_trusted_and_leave_obser
     names = [f"{recording_runs.__name__}.{kind.__name__}" for kind in (ShiftedObservation, ShiftedReward)]
     names += ["nowhere.Wrapper", f"{ReturnNormalizationRewardWrapper.__module__}.ReturnNormalizationRewardWrapper"]
     file = write_checkpoint(tmp_path / "run/checkpoints/best.ckpt", {name: {"n": np.ones(1)} for name in names})
-    assert list(observation_statistics(file, trust=False)) == names[:3]
-    assert list(observation_statistics(file, trust=True)) == [names[0], names[2]]
+    assert list(observation_statistics(file, trust=False) or ()) == names[:3]
+    assert list(observation_statistics(file, trust=True) or ()) == [names[0], names[2]]
+
+
+NORMALIZATION = "maze_pl.envs.wrappers.ObservationNormalizationWrapper"
+IN_STATE = f"{ObservationNormalizationWrapper.__module__}.ObservationNormalizationWrapper"
+
+
+def test_statistics_that_the_configuration_states_count_like_estimated_ones(tmp_path: Path) -> None:
+    def statistics(estimated: dict[str, Any], *wrappers: dict[str, Any]) -> Any:
+        nodes = [{"class_path": NORMALIZATION, "init_args": arguments} for arguments in wrappers]
+        file = tmp_path / "run/checkpoints/best.ckpt"
+        return observation_statistics(write_checkpoint(file, estimated, wrappers=nodes), trust=False)
+
+    level = {"mean": [0.5, 1.0], "std": [1.0, 2.0]}
+    stated = statistics({}, {"manual_config": {"level": {"statistics": level}, "zone": {"strategy": "x"}}})
+    estimated = statistics({IN_STATE: {"level": {name: np.array(value) for name, value in level.items()}}}, {})
+    other = statistics({}, {"default_statistics": {"mean": 3.0, "std": 1.0}, "manual_config": None})
+    assert stated == {IN_STATE: {"level": level}} and other[IN_STATE]["default_statistics"]["mean"] == 3.0
+    assert doubts_of_observations(stated, [Recorder("old", estimated)]) == []
+    for recorder in (Recorder("old", other), Recorder("old", {})):
+        (doubt,) = doubts_of_observations(stated, [recorder])
+        assert "the statistics of ObservationNormalizationWrapper are not the same in old and the agent's run" in doubt
+    (doubt,) = doubts_of_observations(other, [None])
+    assert "unless they were normalised by the statistics of the agent's ObservationNormalizationWrapper" in doubt
+    second = statistics({f"{IN_STATE} (1 of 2)": {"zone": {"mean": 1.0}}}, {}, {"default_statistics": {"mean": 2.0}})
+    assert list(second) == [f"{IN_STATE} (1 of 2)", f"{IN_STATE} (2 of 2)"]
+
+
+def test_other_parts_of_a_configuration_state_no_statistics(tmp_path: Path) -> None:
+    foreign = {"class_path": "nowhere.Wrapper", "init_args": {"manual_config": "a file"}}
+    file = tmp_path / "run/checkpoints/best.ckpt"
+    wrappers = [foreign, {"class_path": "maze_pl.run_context.given.anything"}, "nowhere.Wrapper"]
+    assert observation_statistics(write_checkpoint(file, {}, wrappers=wrappers), trust=False) == {}
+    assert observation_statistics(write_checkpoint(file, {}, wrappers=None), trust=False) == {}
 
 
 def test_the_recording_checkpoint_is_found_by_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +145,24 @@ def test_the_recording_checkpoint_is_found_by_its_digest(tmp_path: Path, monkeyp
     assert recorder.fault.startswith("run/checkpoints/last.ckpt is not the checkpoint that played the episodes in")
 
 
+def test_a_copy_of_the_recording_checkpoint_stands_for_one_that_has_changed(tmp_path: Path) -> None:
+    best = write_checkpoint(tmp_path / "run/checkpoints/best.ckpt", {NAME: {"n": np.ones(1)}})
+    files = write_rollout(tmp_path / "run/rollouts/one", played_by=best)
+    copy = best.rename(tmp_path / "copy.ckpt")
+    write_checkpoint(best, {NAME: {"n": np.zeros(1)}})
+    found = [recorder_of(files, trust=False, candidate=candidate) for candidate in (copy, best, None)]
+    assert found[0] is not None and found[0].name == f"the recording checkpoint {copy}"
+    assert [one is not None and one.statistics is not None for one in found] == [True, False, False]
+
+
+def test_the_observations_of_a_run_without_an_environment_are_unknown(tmp_path: Path) -> None:
+    file = write_checkpoint(tmp_path / "run/checkpoints/best.ckpt", {}, env=None, wrappers=[])
+    recorder = recorder_at("the run clone", file, trust=False)
+    assert recorder.statistics is None
+    (doubt,) = doubts_of_observations({NAME: {"n": 1}}, [recorder])
+    assert "recorded, and the run clone was trained without an environment: unless they were normalised" in doubt
+
+
 def test_recordings_without_a_run_have_no_recorder(tmp_path: Path) -> None:
     assert recorder_of(None, trust=False) is None
     assert recorder_of(tmp_path, trust=False) is None
@@ -131,7 +183,7 @@ def test_the_configuration_of_a_rollout_tells_its_run(tmp_path: Path, monkeypatc
     assert recorder is not None
     assert recorder.name == "the recording checkpoint run/checkpoints/last.ckpt"
     trained = observation_statistics("run", trust=False)
-    assert list(trained) == [NAME]
+    assert trained is not None and list(trained) == [NAME]
     assert doubts_of_observations(trained, [recorder]) == []
 
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import add_to_checkpoint
+from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env
 from maze_pl.modules import A2C, BC, PPO, TD3
@@ -150,8 +151,9 @@ OBSERVED = {"price": ONE, "solar": ONE}
 HEADS = {"power": TWO, "start": TWO}
 
 
-def data_of(observed: dict[str, Any], heads: dict[str, Any]) -> RolloutDataModule:
-    return RolloutDataModule(lambda: GymMazeEnv(Plant(observed, heads)), n_envs=1)
+def data_of(observed: dict[str, Any], heads: dict[str, Any], mask: str | None = None) -> RolloutDataModule:
+    masks = None if mask is None else {"power": mask}
+    return RolloutDataModule(lambda: GymMazeEnv(Plant(observed, heads)), n_envs=1, action_masks=masks)
 
 
 def warm_started(there: Any, here: Any, path: Path, data: RolloutDataModule) -> Any:
@@ -188,6 +190,79 @@ def test_weights_for_other_observations_or_actions_are_refused_although_shapes_m
     with pytest.raises(ConfigurationError, match=r"last.ckpt was trained with other spaces: ") as caught:
         warm_started(there, made(PPO, data), tmp_path / "last.ckpt", data)
     assert difference in str(caught.value)
+
+
+def flat(kind: Any, data: RolloutDataModule) -> Any:
+    critic = SharedStateCriticComposer([value_net])
+    return kind(networks=CustomModelComposer(ProbabilisticPolicyComposer([policy_net]), critic), spec=data.spec)
+
+
+def box(*shape: int) -> spaces.Box:
+    return spaces.Box(-1.0, 2.0, shape, np.float32)
+
+
+MASK = spaces.MultiBinary(2)
+POWER = {"power": TWO}
+SIZES = "input 1 of sub-step 0 is 'a' of shape {} there and 'a' of shape {} here"
+CATEGORIES = "input 1 of sub-step 0 is 'a' of 2 categories there and 'a' of 4 categories here"
+
+
+@pytest.mark.parametrize(
+    ("make", "observed", "mask", "observed_here", "difference"),
+    [
+        (flat, {"a": box(2), "b": box(4)}, None, {"a": box(4), "b": box(2)}, SIZES.format([2], [4])),
+        (made, {"a": box(2), "b": box(4)}, None, {"a": box(4), "b": box(2)}, SIZES.format([2], [4])),
+        (made, {"a": box(2, 3), "b": ONE}, None, {"a": box(3, 2), "b": ONE}, SIZES.format([2, 3], [3, 2])),
+        (flat, {"a": box(2), "b": box(2)}, None, {"a": box(4)}, SIZES.format([2], [4])),
+        (made, {"a": box(2), "b": box(2)}, None, {"a": box(4)}, SIZES.format([2], [4])),
+        (made, {"a": TWO, "b": spaces.Discrete(4)}, None, {"a": spaces.Discrete(4), "b": TWO}, CATEGORIES),
+        (flat, {"level": box(2), "mask": MASK}, "mask", {"level": box(2), "zone": box(2)}, "input 2 of sub-step 0 is"),
+        (flat, {"a_mask": MASK, "z": box(2)}, "a_mask", {"mask": MASK, "z": box(2)}, "is 'z' of shape [2] there and"),
+    ],
+)
+def test_weights_of_a_vector_are_refused_if_its_parts_have_other_places(
+    tmp_path: Path,
+    make: Any,
+    observed: dict[str, Any],
+    mask: str | None,
+    observed_here: dict[str, Any],
+    difference: str,
+) -> None:
+    there, data = make(PPO, data_of(observed, POWER, mask)), data_of(observed_here, POWER)
+    here = make(PPO, data)
+    before = copy.deepcopy(here)
+    with pytest.raises(ConfigurationError, match=r"last.ckpt was trained with other spaces: ") as caught:
+        warm_started(there, here, tmp_path / "last.ckpt", data)
+    assert difference in str(caught.value)
+    assert equal(here, before)
+
+
+def test_masks_that_networks_do_not_read_may_differ(tmp_path: Path) -> None:
+    there = made(PPO, data_of({"a_mask": MASK, "level": box(2)}, POWER, "a_mask"))
+    data = data_of({"level": box(2), "mask": MASK}, POWER, "mask")
+    assert equal(warm_started(there, made(PPO, data), tmp_path / "last.ckpt", data).networks, there.networks)
+
+
+def with_steps(spec: Spec, *keys: str) -> Spec:
+    """The only sub-step of a spec under other keys."""
+    (step,) = spec.steps.values()
+    return Spec(dict.fromkeys(keys, step))
+
+
+def test_networks_of_sub_steps_in_another_order_are_refused(tmp_path: Path) -> None:
+    spec = data_of(OBSERVED, HEADS).spec
+
+    def trader(*keys: str) -> Any:
+        """A data module with these sub-steps."""
+        return SimpleNamespace(spec=with_steps(spec, *keys), warm_start=lambda _: None)
+
+    there = made(PPO, trader("buyer", "seller"))
+    data = trader("seller", "buyer")
+    with pytest.raises(ConfigurationError, match=r"spaces: sub-step 1 is 'buyer' there and 'seller' here; use its"):
+        warm_started(there, made(PPO, data), tmp_path / "last.ckpt", data)
+    single = trader("trader")
+    there = made(PPO, trader("buyer"))
+    assert equal(warm_started(there, made(PPO, single), tmp_path / "last.ckpt", single).policy, there.policy)
 
 
 def test_bounds_and_observations_that_networks_do_not_read_may_differ(tmp_path: Path) -> None:
