@@ -61,7 +61,8 @@ def checked_outputs(
 
 def _is_finite(values: Any) -> bool:
     """True if an array or a tensor has neither NaN nor infinite numbers."""
-    return bool((values if isinstance(values, Tensor) else torch.from_numpy(values)).isfinite().all())
+    is_finite = values.isfinite() if isinstance(values, Tensor) else np.isfinite(values)
+    return bool(is_finite.all())
 
 
 def _has_nan(output: Any) -> bool:

@@ -96,7 +96,6 @@ class StackedPolicy:
         self._n_stacked = len(copies)
         self._place[copies] = np.arange(len(copies))
 
-    @torch.inference_mode()
     def act(self, batch: PolicyBatch, *, deterministic: bool = True, **options: Any) -> PolicyStep:
         """Choose the most likely action of each actor.
 
@@ -111,8 +110,17 @@ class StackedPolicy:
         allowed = {}
         for head, name, n_entries in step.masks:
             allowed[head] = allowed_entries(batch.observation[name], (len(batch.agent_id), n_entries), name, head)
-        observation = network_inputs(batch)
-        logits = self._outputs(key, step.inputs(observation), self._place[batch.env_index])
+        observation = network_inputs(batch)  # in inference mode, changes in place are not counted
+        return PolicyStep(self._chosen(batch, observation, allowed))
+
+    @torch.inference_mode()
+    def _chosen(
+        self, batch: PolicyBatch, observation: Mapping[str, Tensor], allowed: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return the most likely actions [B, ...] by head."""
+        key, places = batch.step_key, self._place[batch.env_index]
+        step = self.policy.parts_of(key)
+        logits = self._outputs(key, step.inputs(observation), places)
         checked_outputs(step, key, logits, observation)
         arrays = numpy_views(logits)
         chosen = None if arrays is None else step.sampler.choose(arrays, allowed, Sampling(True, 1.0, None))
@@ -120,7 +128,7 @@ class StackedPolicy:
             masks = {head: observation[name].to(step.inputs.device) for head, name in step.mapper.masks.items()}
             joint = step.mapper.logits_dict_to_distribution(logits, 1.0, masks)
             chosen = {head: value.cpu().numpy() for head, value in joint.deterministic_sample().items()}
-        return PolicyStep(chosen)
+        return chosen
 
     @torch.inference_mode()
     def _compare(self, key: StepKey) -> None:

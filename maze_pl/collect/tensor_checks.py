@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from maze_pl.envs.arrays.nested_arrays import VALUES, attributes_of, parts_of
 from maze_pl.envs.arrays.nested_numbers import changed_nested_numbers, nested_numbers
 from maze_pl.envs.arrays.unsaved_state import changed_numbers, plain_numbers
 from maze_pl.envs.contract import EnvContractError, describe
-from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv
+from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, tensor_type
 from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper
 from maze_pl.events.topics import StatisticsError
 
@@ -42,6 +41,8 @@ class TensorChecks:
         self._options = {name: _n_changes(self._tensors[name][0]) for name in sorted(options)}
         self._n_steps_changes = 0  # of `n_steps`, at the latest observation
         self._n_steps_changes_before = 0  # at the latest check of attributes
+        # the reward of the environment in the latest act, and how often it was changed by then
+        self._env_reward: tuple[Tensor, int] | None = None
         self._numbers = plain_numbers(env)
         self._nested_numbers = nested_numbers(attributes_of(env))
         self._inner = TensorChecks(env.env, Spec.of(env.env)) if isinstance(env, TensorWrapper) else None
@@ -63,29 +64,32 @@ class TensorChecks:
 
     # ----------------------------------------------------------------------------------------- tensors
 
-    def check_attributes(self, n_steps: int = 0) -> None:
+    def check_attributes(self, n_steps: int = 0, since: str = "in begin, observe or act") -> None:
         """Check that tensors are those of `make_tensors`; others, and numbers, must stay as they are.
 
         Args:
             n_steps: Environment steps since the latest check.
+            since: The time since the latest check, for messages.
 
         Raises:
             EnvContractError: One was replaced, removed, or made later, or one that the constructor
                 made was changed, or a number of Python or NumPy, or `n_steps`.
         """
         if self._inner is not None:
-            self._inner.check_attributes(n_steps)
+            self._inner.check_attributes(n_steps, since)
         tensors = self._env.tensors()
         for name, tensor in tensors.items():
             if name not in self._tensors:
-                came = f"{self._name} made its tensor {name!r} in begin, observe or act"
+                came = f"{self._name} made its tensor {name!r} {since}"
                 raise EnvContractError(f"{came}: make it in make_tensors, and {_REMEDY}")
             first, address = self._tensors[name]
             if tensor is not first or tensor.data_ptr() != address:
-                raise EnvContractError(f"{self._name} replaced its tensor {name!r} in a step: {_REMEDY}")
+                came = f"{self._name} replaced its tensor {name!r} {since}"
+                raise EnvContractError(f"{came}: {_REMEDY}")
         for name in self._tensors:
             if name not in tensors:
-                raise EnvContractError(f"{self._name} removed its tensor {name!r} in a step: keep it, and {_REMEDY}")
+                came = f"{self._name} removed its tensor {name!r} {since}"
+                raise EnvContractError(f"{came}: keep it, and {_REMEDY}")
 
         for name, earlier in self._options.items():
             if _n_changes(tensors[name]) != earlier:
@@ -93,7 +97,8 @@ class TensorChecks:
                 remedy = "make it in make_tensors"
                 raise EnvContractError(f"{came}, so that checkpoints do not hold it: {remedy}")
         self._check_counts(n_steps)
-        self._check_numbers()
+        for name in changed_numbers(self._numbers, plain_numbers(self._env)):
+            raise self._number_changed(f"its number {name!r} {since}")
 
     def _check_counts(self, n_steps: int) -> None:
         """Check that the environment did not change `n_steps` in some steps since the latest check."""
@@ -103,14 +108,9 @@ class TensorChecks:
             raise EnvContractError(f"{came}: count in another tensor")
         self._n_steps_changes_before = n_changes
 
-    def _check_numbers(self) -> None:
-        """Check that numbers are as before: checkpoints and graphs lack their changes."""
-        for name in changed_numbers(self._numbers, plain_numbers(self._env)):
-            raise self._number_changed(f"its number {name!r}")
-
     def _number_changed(self, what: str) -> EnvContractError:
-        """Return the error for a number that a step has changed."""
-        came = f"{self._name} changes {what} in begin, observe or act"
+        """Return the error for a number that has changed."""
+        came = f"{self._name} changes {what}"
         why = "which checkpoints do not hold and graphs do not change"
         return EnvContractError(f"{came}, {why}: make it a tensor in make_tensors, and change it in place")
 
@@ -134,7 +134,7 @@ class TensorChecks:
         self._of_helpers = found
         numbers = nested_numbers(attributes_of(self._env))
         for name in changed_nested_numbers(self._nested_numbers, numbers):
-            raise self._number_changed(f"a number or text in {name!r}")
+            raise self._number_changed(f"a number or text in {name!r} in begin, observe or act")
         self._nested_numbers = numbers  # with those that did not exist before
 
     def _find_in_helpers(self) -> dict[str, tuple[Tensor, int]]:
@@ -162,8 +162,8 @@ class TensorChecks:
             came = str(sorted(observation)) if isinstance(observation, Mapping) else describe(observation)
             raise EnvContractError(f"the observations of {where} are {came}; expected {sorted(expected)} by name")
         for name, space in expected.items():
-            dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
-            self._require(observation[name], f"observation {name!r} of {where}", tuple(space.shape or ()), dtype)
+            what, shape = f"observation {name!r} of {where}", tuple(space.shape or ())
+            self._require(observation[name], what, shape, tensor_type(space))
 
     def check_outcome(self, key: StepKey, outcome: Any) -> None:
         """Check the result of an act.
@@ -182,6 +182,42 @@ class TensorChecks:
         self._require(reward, f"the reward of {where}", (), torch.float64)
         if terminated is not None:
             self._require(terminated, f"terminated of {where}", (), torch.bool)
+        self._check_env_reward(outcome, where)
+
+    def _check_env_reward(self, outcome: Outcome, where: str) -> None:
+        """Check that a wrapper that changes the reward keeps that of the environment."""
+        env_reward = outcome.reward if outcome.env_reward is None else outcome.env_reward
+        if self._inner is not None and self._inner._env_reward is not None:
+            given, n_changes = self._inner._env_reward
+            self._inner._env_reward = None
+            if env_reward is not given or _n_changes(given) != n_changes:
+                came = f"act in {where} changes the reward, and statistics lack that of the environment"
+                remedy = "return outcome.with_reward(changed), with the outcome of super().act"
+                raise EnvContractError(f"{came}: {remedy}")
+        self._env_reward = env_reward, _n_changes(env_reward)
+
+    def check_observing(self, key: StepKey) -> None:
+        """Check that `observation` of wrappers, which also gets final ones, changes no tensor.
+
+        Args:
+            key: The sub-step that all environments are at.
+
+        Raises:
+            EnvContractError: It changes one in place.
+        """
+        env = self._env
+        if self._inner is None or not isinstance(env, TensorWrapper):
+            return
+        self._inner.check_observing(key)
+        observation = env.inner_observation(key)
+        tensors = env.tensors()
+        before = {name: _n_changes(tensor) for name, tensor in tensors.items()}
+        env.observation(key, observation)
+        for name, tensor in tensors.items():
+            if _n_changes(tensor) != before[name]:
+                came = f"observation of {self._name} changes the tensor {name!r}"
+                why = "it also gets observations by which nothing is chosen"
+                raise EnvContractError(f"{came}, but {why}: use learn")
 
     def check_kpis(self, kpis: Any) -> None:
         """Check the KPIs of the running episodes.

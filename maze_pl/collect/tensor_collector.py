@@ -16,6 +16,7 @@ from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.graph_checks import changing_tensors_of, differing_tensor
 from maze_pl.collect.host_policy import HasDistributions, HostPolicy, why_on_host
 from maze_pl.collect.recorded_policy import RecordedPolicy
+from maze_pl.collect.running_tensors import RunningTensors
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_checks import TensorChecks
 from maze_pl.collect.tensor_episodes import TensorEpisodes
@@ -100,6 +101,8 @@ class TensorCollector:
         self._begins = full(shape, True)
         self._reward = full(shape, 0.0)
         self._starting = full(shape, True)
+        of_collector = {"episode": self._episode, "begins": self._begins, "reward": self._reward}
+        self._running = RunningTensors(self.env, of_collector)
         self._slots = ActorSlots(self._spec, self.n_envs)  # states of policies on the host
 
     # ------------------------------------------------------------------------------------- collecting
@@ -129,9 +132,12 @@ class TensorCollector:
             The rollout, whose tensors are views of storage that the next call overwrites.
 
         Raises:
-            ValueError: The environment has replaced a tensor, or returned something of unexpected
-                shape or type, in the first rollout; on a CPU, also if any data is invalid.
+            ValueError: The environment has replaced a tensor, or, in the first rollout, returned
+                something of unexpected shape or type; on a CPU, also if any data is invalid.
         """
+        is_first = not self._is_checked
+        if not is_first:
+            self._checks.check_attributes(since="between rollouts")
         if not self.started:
             self.start()
         elif self._must_restart:
@@ -143,7 +149,6 @@ class TensorCollector:
         starting, self._starting = self._starting, torch.zeros_like(self._starting)
         self._row.zero_()
         n_steps = self.n_rollout_steps
-        is_first = not self._is_checked
         acting: Any = policy
         if why_on_host(policy) is not None:
             acting = HostPolicy(policy, self._spec, self._slots, self._begins)
@@ -176,8 +181,8 @@ class TensorCollector:
         """
         if isinstance(policy, HostPolicy):
             policy = policy.with_random_actions()
-        self._checks.check_attributes()
-        changed = {**self._running(), "row": self._row}
+        self._checks.check_attributes(since="before the first step")
+        changed = {**self._running.tensors(), "row": self._row}
         changed |= self._storage.flags_out_of_range() | changing_tensors_of(policy)
         before = self._snapshot(changed)
         with torch.random.fork_rng(random_devices(self._device)), self._checks.within():
@@ -226,6 +231,7 @@ class TensorCollector:
             terminated = torch.zeros_like(self._begins)
         if checks is not None:
             checks.check_kpis(env.kpi_tensors())
+            checks.check_observing(self._first_key)
         env.n_steps.add_(1)
         truncated = torch.zeros_like(terminated)
         if env.max_episode_steps is not None:
@@ -299,7 +305,7 @@ class TensorCollector:
 
     def _written_by_first_step(self, policy: HasDistributions) -> dict[str, Tensor]:
         """Return what the first step of a rollout may change: tensors, or views of rows."""
-        written = {**self._running(), "row": self._row}
+        written = {**self._running.tensors(), "row": self._row}
         return written | self._storage.written_in(0) | changing_tensors_of(policy)
 
     def _snapshot(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
@@ -327,7 +333,7 @@ class TensorCollector:
         """Return the state needed to continue exactly: tensors and primitives only."""
         state: dict[str, Any] = {"generator": self.generator.get_state(), "started": self.started}
         if self.started:
-            state["tensors"] = {name: tensor.cpu().clone() for name, tensor in self._running().items()}
+            state |= self._running.state_dict()
             state["statistics"] = self._statistics.state_dict()
             state["memory"] = to_tensors(self._slots.policy_states)
             state["noise"] = to_tensors(self._slots.noise_states)
@@ -348,17 +354,7 @@ class TensorCollector:
         self._restore_generator(state["generator"].cpu())
         if not state["started"]:
             return []
-        running = self._running()
-        options = {f"state {name}" for name in self.env.options()}  # which earlier versions saved
-        if running.keys() != state["tensors"].keys() - options:
-            came = f"{sorted(state['tensors'])}, but {type(self.env).__name__} has {sorted(running)}"
-            raise ValueError(f"the saved state consists of {came}; resume with the code that saved it")
-        for name, tensor in running.items():
-            saved = state["tensors"][name]
-            if saved.shape != tensor.shape:
-                shapes = f"{tuple(saved.shape)}, expected {tuple(tensor.shape)}"
-                raise ValueError(f"the saved tensor {name!r} of {type(self.env).__name__} has shape {shapes}")
-            tensor.copy_(saved)
+        self._running.load_state_dict(state)
         if "statistics" in state:
             self._statistics.load_state_dict(state["statistics"])
         self._slots.policy_states = from_tensors(state.get("memory", {}))
@@ -376,12 +372,6 @@ class TensorCollector:
         self.generator.manual_seed(self.generator.initial_seed())
         came = "the checkpoint was written on another kind of device, whose random numbers cannot be continued"
         _LOGGER.warning(f"{came}: those of the policy start again from the seed of the run")
-
-    def _running(self) -> dict[str, Tensor]:
-        """Return the tensors of running episodes, by name, without options of the environment."""
-        names = self.env.tensors().keys() - self.env.options()
-        tensors = {f"state {name}": tensor for name, tensor in self.env.tensors().items() if name in names}
-        return tensors | {"episode": self._episode, "begins": self._begins, "reward": self._reward}
 
 
 def _step_of(collector: weakref.ref[TensorCollector], policy: HasDistributions) -> tuple[()]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def taken(flags: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def take_flags(flags: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return copies of flags [N] by name, and lower the flags."""
     copies = {name: tensor.clone() for name, tensor in flags.items()}
     for tensor in flags.values():
@@ -16,7 +16,7 @@ def taken(flags: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return copies
 
 
-def joined(*parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def join_flags(*parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return flags [N] by name that are raised if they are in any part."""
     together: dict[str, Tensor] = {}
     for flags in parts:
@@ -24,7 +24,7 @@ def joined(*parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return together
 
 
-def refuse(flagged: Mapping[str, Tensor], fault: str, first_env_index: int) -> None:
+def refuse_flagged(flagged: Mapping[str, Tensor], fault: str, first_env_index: int) -> None:
     """Raise ValueError if any flag [N] is raised.
 
     Args:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect.event_storage import EventStorage
-from maze_pl.collect.tensor_faults import flags_of_invalid, joined, refuse, taken
+from maze_pl.collect.tensor_faults import flags_of_invalid, join_flags, refuse_flagged, take_flags
 from maze_pl.collect.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
@@ -19,8 +19,8 @@ from maze_pl.core.rows import Final as FinalObservations
 from maze_pl.core.rows import Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
-from maze_pl.envs.tensors.tensor_env import refuse_early_ends
-from maze_pl.envs.tensors.tensor_wrapper import NARROW_INTEGERS, name_of_observation
+from maze_pl.envs.tensors.tensor_env import refuse_early_ends, tensor_type
+from maze_pl.envs.tensors.tensor_wrapper import NARROW_INTEGERS, flag_changes, name_of_observation
 
 _INTEGERS: Final = (torch.int8, torch.int16, torch.int32)
 _DTYPES: Final = {bool: torch.bool, int: torch.int64, float: torch.float64}
@@ -93,8 +93,8 @@ class TensorStorage:
     def _tree(self, space: spaces.Dict, leading: tuple[int, ...]) -> dict[str, Tensor]:
         tree = {}
         for name, part in space.spaces.items():
-            dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
-            tree[name] = torch.zeros((*leading, *(part.shape or ())), dtype=dtype, device=self._device)
+            shape = (*leading, *(part.shape or ()))
+            tree[name] = torch.zeros(shape, dtype=tensor_type(part), device=self._device)
         return tree
 
     def _make_finals(self) -> dict[StepKey, FinalObservations]:
@@ -152,10 +152,9 @@ class TensorStorage:
     def _note_out_of_range(self, key: StepKey, observation: Mapping[str, Tensor]) -> None:
         """Note where types of spaces cannot hold observed integers [N, ...], to refuse them later."""
         for name, rows in self.segments[key].observation.items():
-            values = observation[name]
             flags = self._out_of_range.get(name_of_observation(key, name))
-            if flags is not None and values.dtype != rows.dtype:
-                flags.logical_or_((values.to(rows.dtype) != values).unsqueeze(-1).flatten(1).any(1))
+            if flags is not None:
+                flag_changes(flags, observation[name], observation[name].to(rows.dtype))
 
     def store_reward(self, key: StepKey, row: Tensor, reward: Tensor) -> None:
         """Store the rewards [N] of the acts of a sub-step."""
@@ -294,14 +293,14 @@ class TensorStorage:
             actions[key] = self._copies_of_actions(key, play(key, segment.action))
 
         early_ends = {key: ends.any(0) for key, ends in self._early_ends.items()}
-        is_invalid = joined(taken(faults[0]), is_invalid)
-        is_out_of_range = joined(taken(faults[1]), taken(self._out_of_range))
+        is_invalid = join_flags(take_flags(faults[0]), is_invalid)
+        is_out_of_range = join_flags(take_flags(faults[1]), take_flags(self._out_of_range))
 
         def check() -> None:
-            refuse(is_invalid, "is NaN or infinite", first_env_index)
+            refuse_flagged(is_invalid, "is NaN or infinite", first_env_index)
             fault = "has a value that the type of its space cannot hold; declare a space of a wider type"
-            refuse(is_out_of_range, fault, first_env_index)
-            refuse(is_forbidding, "allows no action", first_env_index)
+            refuse_flagged(is_out_of_range, fault, first_env_index)
+            refuse_flagged(is_forbidding, "allows no action", first_env_index)
             for key, ended in early_ends.items():
                 refuse_early_ends(ended, env_name, key, first_env_index)
 

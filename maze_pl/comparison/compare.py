@@ -120,9 +120,10 @@ def tell_wrappers_of_heuristic(entries: Sequence[Entry]) -> None:
     Args:
         entries: The entries, with their environments.
     """
-    runs = [player for entry in entries for player in entry.players if player.checkpoint is not None]
-    has_heuristic = any("heuristic" in entry.given for entry in entries if not entry.seeds)
-    if has_heuristic and any(run.options["wrappers"] != runs[0].options["wrappers"] for run in runs):
+    players = [player for entry in entries for player in entry.players]
+    runs = [player for player in players if player.checkpoint is not None]
+    named = [player.policy for player in players if isinstance(player.policy, str)]
+    if "heuristic" in named and any(run.options["wrappers"] != runs[0].options["wrappers"] for run in runs):
         remark = "with those of another one it may be another rule"
         sys.stderr.write(f"maze-pl: heuristic plays with the wrappers of {runs[0].source}, the first run: {remark}\n")
 

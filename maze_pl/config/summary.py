@@ -121,8 +121,25 @@ def in_lines(value: Any, previous: Any) -> tuple[str, str]:
         return shown
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
     common = "".join(letter for letter, _ in pairs)
-    start = max(len(common) - _MOST_LETTERS // 2, *(common.rfind(mark) + len(mark) for mark in _BEFORE_ENTRIES))
+    last = min(len(common), *(len(text) - 1 for text in texts))  # so that a letter of each is shown
+    marks = (common.rfind(mark, 0, last) + len(mark) for mark in _BEFORE_ENTRIES)
+    start = max(len(common) - _MOST_LETTERS // 2, *marks)
     return f"... {_shortened(texts[0][start:])}", f"... {_shortened(texts[1][start:])}"
+
+
+def may_be_shown(text: str, value: Any) -> bool:
+    """Return True if a summary may show a value as this text, with whatever value it is compared.
+
+    Args:
+        text: As a summary shows it.
+        value: A value.
+    """
+    middle = text.removeprefix("... ")
+    if middle == text:
+        return text == in_a_line(value)
+    beginning = middle.removesuffix(" ...")
+    whole = dump(value)
+    return whole.endswith(middle) if beginning == middle else beginning in whole
 
 
 def _shortened(text: str) -> str:

@@ -1,7 +1,7 @@
 """The wrapper statistics of a data module, from the start of a run to its end."""
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pytorch_lightning.utilities import rank_zero_info
@@ -15,8 +15,8 @@ from maze_pl.system.ranks import gather_objects
 class KeptStatistics:
     """Wrapper statistics of a run: taken over from another one, estimated, and gathered in training.
 
-    What wrappers gather in a fit belongs to its module: a fit of another module begins with the statistics from
-    before the first fit.
+    What wrappers gather in a fit belongs to its module: a fit of another module begins with the
+    statistics from before the first fit.
 
     Attributes:
         may_differ: Whether the wrappers may differ from those of the run that statistics were taken over from.
@@ -27,6 +27,7 @@ class KeptStatistics:
         self._states: dict[str, Any] | None = None
         self._on_device: dict[str, Any] | None = None  # the latest ones, if they were gathered on a device
         self._wrappers: Mapping[str, type[Wrapper]] = {}
+        self._merged: frozenset[str] = frozenset()  # names of wrappers that merged theirs there
         self.may_differ = False
         self.are_of_checkpoint = False
         self._are_complete = False  # whether `states` cover all wrappers
@@ -77,7 +78,10 @@ class KeptStatistics:
         """
         if self._states is None and self._on_device is not None:
             host = on_host(self._on_device)
-            self._states = {name: self._wrappers[name].merge_shared_states([state]) for name, state in host.items()}
+            self._states = {}
+            for name, state in host.items():
+                merged = self._wrappers[name].merge_shared_states([state])  # checks its numbers
+                self._states[name] = state if name in self._merged else merged
         return self._states
 
     @states.setter
@@ -129,14 +133,19 @@ class KeptStatistics:
             merged[name] = wrappers[name].merge_shared_states([part[name] for part in parts])
         self.states = merged
 
-    def keep_on_device(self, states: dict[str, Any], wrappers: Mapping[str, type[Wrapper]]) -> None:
-        """Replace the statistics by merged ones that lie on a device; they are fetched when they are read.
+    def keep_on_device(
+        self, states: dict[str, Any], wrappers: Mapping[str, type[Wrapper]], merged: Collection[str]
+    ) -> None:
+        """Replace the statistics by those of a device; they are fetched when they are read.
 
         Args:
             states: State of each wrapper, by name, with tensors.
             wrappers: Classes of the wrappers, by name.
+            merged: Names of the wrappers whose states are merged there. A merge may change even a
+                merged state, so that these are used as they are.
         """
-        self._states, self._on_device, self._wrappers = None, states, wrappers
+        self._states, self._on_device = None, states
+        self._wrappers, self._merged = wrappers, frozenset(merged)
 
     # ----------------------------------------------------------------------------------------------- processes
 

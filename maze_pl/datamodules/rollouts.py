@@ -24,6 +24,8 @@ from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
+from maze_pl.envs.no_tensor_form_error import NoTensorFormError
+from maze_pl.envs.tensor_forms import merging_wrappers
 from maze_pl.events.event_log_ends import EVENT_LOG_ENDS
 from maze_pl.system.ranks import gather_objects
 
@@ -125,6 +127,7 @@ class RolloutDataModule(EnvironmentDataModule):
         self.on_nondeterminism = on_nondeterminism
         self._has_told = False
         self._is_on_device = False  # whether the environments of training are in tensors on the policy's device
+        self._merging: list[str] = []  # names of the wrappers that merge their statistics there
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
 
@@ -175,8 +178,8 @@ class RolloutDataModule(EnvironmentDataModule):
     def _tensor_vector(self) -> Callable[..., Callable[[], TensorVector]] | None:
         """Return how to make factories of environments on the device of the policy; None for environments on the host.
 
-        Wrappers, full checks, recurrent policies, engines other than the one in this process, and
-        numbers that torch cannot write by index need the host.
+        Wrappers without a tensor form, full checks, recurrent policies, other engines than that in
+        this process, and numbers that torch cannot write by index need the host.
 
         Raises:
             ValueError: An option has no meaning for environments in tensors.
@@ -184,7 +187,7 @@ class RolloutDataModule(EnvironmentDataModule):
         make_env = self._environments.tensor_factory()
         try:
             env = make_env() if self._environments.description.is_array else None
-        except ValueError as error:
+        except NoTensorFormError as error:
             rank_zero_info(f"the environments are stepped on the host, not in tensors of the device: {error}")
             return None
         if env is None:
@@ -198,6 +201,7 @@ class RolloutDataModule(EnvironmentDataModule):
             rank_zero_info(f"{type(env.unwrapped).__name__} is stepped on the host: {reason}")
             return None
         merges = self._merges_on_device
+        self._merging = merging_wrappers(env)
 
         def make(n_envs: int, *, seed: int, n_same_starts: int, first_env_index: int) -> Callable[[], TensorVector]:
             def make_vector() -> TensorVector:
@@ -259,7 +263,7 @@ class RolloutDataModule(EnvironmentDataModule):
         states = [state for _, states in parts for state in states]
         wrappers = self._environments.description.wrappers
         if states and self._is_on_device and self._merges_on_device:
-            self._statistics.keep_on_device(states[0], wrappers)
+            self._statistics.keep_on_device(states[0], wrappers, self._merging)
         elif states:  # merge the statistics of all environments on all ranks
             self._statistics.merge(itertools.chain.from_iterable(gather_objects(states)), wrappers)
         rollout.seconds = time.perf_counter() - began

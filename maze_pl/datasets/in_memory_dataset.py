@@ -117,6 +117,7 @@ class InMemoryDataset:
         self.max_memory = max_memory
         self.spec: Spec | None = None
         self._masked: Spec | None = None  # with the masks that actions were compared with
+        self._given_masks: dict[str, str] = {}  # with which the episodes were read
         self.damaged: list[str] = []
         self.n_episodes = 0
         self._columns: dict[StepKey, Columns] = {}
@@ -162,8 +163,8 @@ class InMemoryDataset:
                 an array environment is adapted.
             spec: Specification of that environment, which episodes must match; read from it if
                 None.
-            masks: Action head -> observation that masks it, which adds to the masks of `spec`. If a
-                mask is new, and forbids an action that was already read, all episodes are read again.
+            masks: Action head -> observation that masks it, in addition to those of `spec`. If one is
+                new and forbids an action that was read, all is read again, also by earlier masks.
 
         Raises:
             TypeError: `make_env` cannot be called, or makes something else.
@@ -175,6 +176,8 @@ class InMemoryDataset:
             require_same_spaces(self.spec, spec or self.spec, self._names, "the environment's")
             if self._fits((spec or self.spec).with_masks(masks)):
                 return self
+            masks = {**self._given_masks, **masks}
+        self._given_masks = dict(masks)
         if make_env is not None and spec is None:
             with closing(make_env()) as env:
                 spec = Spec.of(env)

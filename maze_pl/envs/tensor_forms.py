@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from maze_pl.envs.array_forms import outdated_form
@@ -11,6 +12,9 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.arrays.time_limit_array_wrapper import TimeLimitArrayWrapper
 from maze_pl.envs.building import Env, make_wrapped, wrapper_stack
+from maze_pl.envs.contract import describe
+from maze_pl.envs.no_tensor_form_error import NoTensorFormError
+from maze_pl.envs.wrapper import Wrapper
 
 if TYPE_CHECKING:
     from maze_pl.envs.tensors.tensor_env import TensorEnv
@@ -35,7 +39,8 @@ def make_wrapped_tensors(
         The environment; None if `env` makes one that does not lie in tensors.
 
     Raises:
-        ValueError: A wrapper has no tensor form; the message says which and why.
+        NoTensorFormError: A wrapper has no tensor form; the message says which and why.
+        TypeError: A tensor form is not an environment in tensors.
     """
     from maze_pl.envs.tensors.tensor_env import TensorEnv
     from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper
@@ -44,39 +49,43 @@ def make_wrapped_tensors(
     if not isinstance(made.unwrapped, TensorEnv):
         made.close()
         return None
-    built = _without_array_wrappers(made)
-    episode = make_wrapped(env, wrappers, action_masks)
     try:
-        stack = list(wrapper_stack(episode).items())[1:]  # statistics are outermost
-        for name, wrapper in reversed(stack):
-            if reason := outdated_form(type(wrapper), "tensor_form"):
-                raise ValueError(reason)
-            inside, built = built, _checked_form(wrapper, built)
-            if isinstance(built, TensorWrapper) and built is not inside:
-                built.statistics_name = name
+        built = _without_array_wrappers(made)
+        with closing(make_wrapped(env, wrappers, action_masks)) as episode:
+            stack = list(wrapper_stack(episode).items())[1:]  # statistics are outermost
+            for name, wrapper in reversed(stack):
+                inside, built = built, _form_of(wrapper, built)
+                if isinstance(built, TensorWrapper) and built is not inside:
+                    built.statistics_name = name
     except BaseException:
         made.close()
         raise
-    finally:
-        episode.close()
     return built
 
 
-def _checked_form(wrapper: Any, env: TensorEnv) -> TensorEnv:
+def merging_wrappers(env: TensorEnv) -> list[str]:
+    """Return the `statistics_name` of each wrapper of an environment that merges its statistics."""
+    from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper, tensor_wrappers_of
+
+    merging = [one for one in tensor_wrappers_of(env) if type(one).merge is not TensorWrapper.merge]
+    return [wrapper.statistics_name for wrapper in merging]
+
+
+def _form_of(wrapper: Wrapper, env: TensorEnv) -> TensorEnv:
     """Return the tensor form of a wrapper.
 
     Raises:
-        ValueError: There is none, or something else was returned.
+        NoTensorFormError: There is none.
+        TypeError: It is not an environment in tensors.
     """
     from maze_pl.envs.tensors.tensor_env import TensorEnv
 
-    try:
-        form: object = wrapper.tensor_form(env)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+    if reason := outdated_form(type(wrapper), "tensor_form"):
+        raise NoTensorFormError(reason)
+    form: object = wrapper.tensor_form(env)
     if not isinstance(form, TensorEnv):
-        came = f"tensor_form of {type(wrapper).__name__} returned {form!r}"
-        raise ValueError(f"{came}, which is not a TensorEnv")
+        came = f"tensor_form of {type(wrapper).__name__} returned {describe(form)}"
+        raise TypeError(f"{came}; return a TensorWrapper around the environment that it gets")
     return form
 
 
@@ -84,13 +93,13 @@ def _without_array_wrappers(env: Any) -> TensorEnv:
     """Return the environment in tensors inside of array wrappers, with their time limits.
 
     Raises:
-        ValueError: Another array wrapper is around it.
+        NoTensorFormError: Another array wrapper is around it.
     """
     limits = []
     known = (TimeLimitArrayWrapper, ActionMasksArrayWrapper)
     while isinstance(env, ArrayWrapper):
         if type(env) not in known:  # a subclass may do more
-            raise ValueError(f"{type(env).__name__} wraps arrays")
+            raise NoTensorFormError(f"{type(env).__name__} wraps arrays")
         if isinstance(env, TimeLimitArrayWrapper):
             limits.append(env.max_episode_steps)
         env = env.env

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 import gymnasium
@@ -17,6 +16,7 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError, finite_rewards
 from maze_pl.envs.core_env import take_over
+from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.structured_env import (
     Action,
     Array,
@@ -274,8 +274,8 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
         raise TypeError(f"{type(self).__name__} changes single episodes and has no array form")
 
     def tensor_form(self, env: TensorEnv) -> TensorEnv:
-        """Return this wrapper's form around one in tensors; see `array_form`. Without it, the host steps them."""
-        raise TypeError(f"{type(self).__name__} has no tensor form")
+        """Return this wrapper's form for tensors; raises NoTensorFormError if the host must step the environment."""
+        raise NoTensorFormError(f"{type(self).__name__} has no tensor form")
 
 
 forward_attributes(Wrapper)
@@ -381,7 +381,7 @@ class RewardWrapper(Wrapper):
     def _checked_reward(self, reward: float) -> float:
         """Change the reward; refuse a result that is not finite."""
         changed = self.reward(reward)
-        if changed in (inf, -inf) or changed != changed:  # callers report non-numbers
+        if changed in (np.inf, -np.inf) or changed != changed:  # callers report non-numbers
             name = type(self).__name__
             raise EnvContractError(f"{name} turned the reward {reward} into {changed}; rewards must be finite numbers")
         return changed

@@ -89,7 +89,7 @@ class Coefficients:
         self._optional.discard(name)  # of a class that this one extends
         if not callable(coefficient):
             self._numbers[name] = float(first)
-            return first
+            return first if _is_followed(first) else float(first)
         for progress in (0.25, 0.5, 0.75, 1.0):  # finds most values out of range before training
             value_at(name, coefficient, progress, check)
         self._scheduled[name] = _Scheduled(coefficient, check)
@@ -125,10 +125,12 @@ class Coefficients:
                 remedy = f"pass a number to {type(self._module).__name__}({name}=...)"
                 raise TypeError(f"{follows}, and cannot be set to {value!r}: {remedy}")
         elif name in self._numbers and not (value is None and name in self._optional):
-            if callable(value) or value is None or (isinstance(value, Tensor) and value.numel() != 1):
-                raise TypeError(f"{name}={value!r} must be a number")
+            if not _is_followed(value):
+                expected = "a number, or a tensor of one: convert it by float(...)"
+                raise TypeError(f"{name}={value!r} must be {expected}")
             if not isinstance(value, Tensor) or value.device.type == "cpu":
-                value_at(name, cast(float, value), 0.0, self._checks[name])
+                number = value.detach() if isinstance(value, Tensor) else value
+                value_at(name, cast(float, number), 0.0, self._checks[name])
 
     def follow(self, trainer: pl.Trainer) -> None:
         """Set all options to their values for the batch that is next, or in progress.
@@ -187,6 +189,7 @@ class Coefficients:
         changed: dict[str, float | None] = {}
         for name, seen in self._seen().items():
             value: Any = seen.value
+            value = value.detach() if isinstance(value, Tensor) else value
             value = None if value is None else float(value)
             if value != self._numbers[name]:
                 changed[name] = value
@@ -202,3 +205,10 @@ class Coefficients:
             else:
                 seen[name] = _Seen(value if value is None or isinstance(value, Real) else number, 0)
         return seen
+
+
+def _is_followed(value: object) -> bool:
+    """True for numbers, also of NumPy, and tensors of one, whose changes are seen and saved."""
+    if isinstance(value, Tensor):
+        return value.numel() == 1
+    return isinstance(value, Real) and not isinstance(value, bool)

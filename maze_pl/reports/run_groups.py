@@ -3,16 +3,15 @@
 import itertools
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.learned_options import Seeds, commands_of_training, learned_options, learned_part
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, parse
-from maze_pl.config.summary import in_a_line, in_lines
+from maze_pl.config.summary import may_be_shown
 from maze_pl.core.provenance import Provenance
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.short_paths import shortest_ending
@@ -43,7 +42,8 @@ def grouped_runs(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, Confi
     """Group runs by their configuration, without seed, length of training and places of files.
 
     An option that a resumed run changed has both values, such as `60, then 30`. Runs of the same
-    configuration and seed are not independent: the second one is in another group.
+    configuration and seed are not independent: if a seed occurs twice, the runs of each folder are
+    a group, and a folder's second run with a seed is in another one.
 
     Args:
         runs: Run directories.
@@ -53,29 +53,29 @@ def grouped_runs(runs: Sequence[Path]) -> tuple[list[RunGroup], dict[Path, Confi
         by itself, after the others.
     """
     faults: dict[Path, ConfigurationError] = {}
-    members: dict[tuple[str, int], list[Path]] = {}  # by configuration, and number of the group with it
+    members: dict[str, list[Path]] = {}  # by configuration
     options: dict[str, dict[str, str]] = {}
-    played: list[tuple[str, Seeds]] = []
+    seeds: dict[Path, Seeds] = {}
     for run in dict.fromkeys(runs):
         try:
-            flat, seeds = _compared(run)
+            flat, seeds[run] = _compared(run)
         except ConfigurationError as error:
             faults[run] = error
             continue
         key = json.dumps(flat, sort_keys=True)
-        number = 0 if _is_unseeded(seeds) else played.count((key, seeds))
-        played.append((key, seeds))
-        members.setdefault((key, number), []).append(run)
+        members.setdefault(key, []).append(run)
         options[key] = flat
     paths = run_names(runs)
-    n_groups = Counter(key for key, _ in members)
-    names = []
-    for (key, _), group in members.items():
-        names.append(_folder(group, paths) if n_groups[key] > 1 else _name(key, group, options))
-    labels = _told_apart([*names, *(paths[run] for run in faults)])
-    kept = [*members.values(), *([run] for run in faults)]
-    repeated = [*(n_groups[key] > 1 for key, _ in members), *(False for _ in faults)]
-    return list(map(RunGroup, labels, kept, repeated)), faults
+    groups: list[RunGroup] = []
+    for key, same in members.items():
+        parts = _independent_parts(same, seeds)
+        for part in parts:
+            place = _place(part, paths) if len(parts) > 1 else ""
+            name = _name(part, _differences(key, options), place)
+            groups.append(RunGroup(name, part, is_repeated=len(parts) > 1))
+    groups += [RunGroup(paths[run], [run]) for run in faults]
+    labels = _told_apart([group.name for group in groups])
+    return [replace(group, name=label) for group, label in zip(groups, labels, strict=True)], faults
 
 
 def run_names(runs: Sequence[Path]) -> dict[Path, str]:
@@ -140,10 +140,9 @@ def _continues(command: Provenance, options: Mapping[str, str], previous: Mappin
         if name in options and options[name] != value:
             change = changes.get(name.removesuffix(".class_path"), "")
             is_none = value == "null" and change != "" and "(instead of" not in change
-            before = json.loads(value)
-            _, text = in_lines(json.loads(options[name]), before)
-            known = (f"(instead of {text})", f"(instead of {in_a_line(before)})")  # the latter of earlier versions
-            if not is_none and not change.endswith(known):
+            _, begins, shown = change.removesuffix(")").rpartition("(instead of ")
+            is_shown = begins != "" and may_be_shown(shown, json.loads(value))
+            if not is_none and not is_shown:
                 return False
     return True
 
@@ -169,9 +168,27 @@ def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return values
 
 
-def _name(key: str, runs: Sequence[Path], options: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a name: the options that differ from other groups, if they are few, else the folder."""
-    folder = runs[0].parent.name if len(runs) > 1 else runs[0].name
+def _independent_parts(runs: Sequence[Path], seeds: Mapping[Path, Seeds]) -> list[list[Path]]:
+    """Split runs of a configuration if a seed occurs twice: by folder, each seed once in a part."""
+    seeded = [seeds[run] for run in runs if not _is_unseeded(seeds[run])]
+    if all(seeded.count(one) == 1 for one in seeded):
+        return [list(runs)]
+    parts: dict[tuple[Path, int], list[Path]] = {}
+    played: list[tuple[Path, Seeds]] = []
+    for run in runs:
+        played_seed = (_folder(run), seeds[run])
+        number = 0 if _is_unseeded(seeds[run]) else played.count(played_seed)
+        played.append(played_seed)
+        parts.setdefault((_folder(run), number), []).append(run)
+    return list(parts.values())
+
+
+def _folder(run: Path) -> Path:
+    return Path(os.path.abspath(run)).parent
+
+
+def _differences(key: str, options: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the options that differ from other configurations; none if they are too many."""
     others = [flat for other, flat in options.items() if other != key]
     differing = []
     for name in sorted({name for flat in options.values() for name in flat}):
@@ -179,14 +196,28 @@ def _name(key: str, runs: Sequence[Path], options: Mapping[str, Mapping[str, str
         if any(flat.get(name, _ABSENT) != own for flat in others):
             differing.append(f"{name}={own}")
     text = ", ".join(differing)
-    if not differing or len(differing) > _MOST_DIFFERENCES or len(text) > _MOST_LETTERS:
-        return folder or str(runs[0])
-    return text
+    return "" if len(differing) > _MOST_DIFFERENCES or len(text) > _MOST_LETTERS else text
 
 
-def _folder(runs: Sequence[Path], paths: Mapping[Path, str]) -> str:
-    """Return the name of a group whose configuration other groups have as well: its folder, or its only run."""
-    return paths[runs[0]] if len(runs) == 1 else runs[0].resolve().parent.name
+def _place(runs: Sequence[Path], paths: Mapping[Path, str]) -> str:
+    """Return the name of a single run or of the folder of several ones.
+
+    Args:
+        runs: The runs of a group.
+        paths: Names of all runs.
+    """
+    if len(runs) == 1:
+        return paths[runs[0]]
+    folder = str(_folder(runs[0]))
+    return shortest_ending(folder, {str(_folder(run)) for run in paths} - {folder})
+
+
+def _name(runs: Sequence[Path], differences: str, place: str) -> str:
+    """Return the name of a group: what differs, and its place if another one has the same."""
+    if differences and place:
+        return f"{differences} ({place})"
+    folder = runs[0].parent.name if len(runs) > 1 else runs[0].name
+    return differences or place or folder or str(runs[0])
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:

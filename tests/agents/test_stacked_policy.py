@@ -125,6 +125,27 @@ def test_copies_act_on_any_device(device: str) -> None:
         np.testing.assert_allclose(action[head], values, rtol=1e-4, atol=1e-5)
 
 
+class InPlace(torch.nn.Module):
+    """Writes its observations, without another result if it is evaluated once more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 4)
+
+    def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"choice": self.layer(inputs["numbers"].mul_(1.0))}
+
+
+def test_networks_that_change_their_observations_in_place_are_refused() -> None:
+    sees = spaces.Dict(numbers=OBSERVATIONS["numbers"])
+    policy = TorchPolicy([InPlace()], Spec({0: StepSpec(sees, spaces.Dict(choice=spaces.Discrete(4)))})).eval()
+    stacked = policy.stacked()
+    stacked.load(torch.zeros(2, sum(parameter.numel() for parameter in policy.parameters())))
+    batch = PolicyBatch(0, {"numbers": np.ones((2, 3), np.float32)}, np.zeros(2, np.int64), env_index=np.arange(2))
+    with pytest.raises(ValueError, match="network, InPlace, changes the observation 'numbers' of sub-step 0 in place"):
+        stacked.act(batch)
+
+
 def test_policies_of_other_kinds_are_refused() -> None:
     spec = Spec({0: StepSpec(OBSERVATIONS, ACTIONS, masks={"choice": "mask"})})
     config = [

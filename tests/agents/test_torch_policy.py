@@ -390,8 +390,10 @@ def test_weights_that_are_not_a_number_are_named(is_training):
     policy.act(mixed_batch())
     with torch.no_grad():
         policy.networks[0][0].heads[1].bias[0] = math.nan
+    batch = mixed_batch()
+    batch.observation["observation"] = batch.observation["observation"][:, ::-1]  # no view of torch
     with pytest.raises(ValueError, match=r"NaN for action head 'steer' .* its weights '.*bias' are NaN or infinite"):
-        policy.act(mixed_batch())
+        policy.act(batch)
 
 
 def test_an_empty_batch_has_no_wrong_outputs():

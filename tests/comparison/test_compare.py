@@ -80,6 +80,12 @@ def test_the_wrappers_of_the_heuristic_are_named_if_those_of_runs_differ(capsys:
     assert "heuristic plays with the wrappers of a, the first run: " in capsys.readouterr().err
     module_of_compare.tell_wrappers_of_heuristic(entries[1:])
     assert capsys.readouterr().err == ""
+    (rule,) = make_entries([{"rule": "heuristic"}], [], "best", {"env": cart_pole}, trust=False)
+    module_of_compare.tell_wrappers_of_heuristic([rule, *entries[1:]])
+    assert "heuristic plays with the wrappers of a, the first run: " in capsys.readouterr().err
+    (other,) = make_entries([{"heuristic": "random"}], [], "best", {"env": cart_pole}, trust=False)
+    module_of_compare.tell_wrappers_of_heuristic([other, *entries[1:]])
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

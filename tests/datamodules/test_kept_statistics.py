@@ -93,7 +93,7 @@ def test_statistics_on_a_device_are_fetched_when_they_are_read() -> None:
     statistics = KeptStatistics()
     statistics.complete(CompletedStatistics({}))
     kept = on_device(2.5)
-    statistics.keep_on_device(kept, {"running": RunningObservationNormalizationWrapper})
+    statistics.keep_on_device(kept, {"running": RunningObservationNormalizationWrapper}, ["running"])
     assert statistics.gathered_states is kept
     state = statistics.states["running"]["observation"]  # type: ignore[index]
     assert (state["n"], state["mean"].tolist(), type(state["n"])) == (7, [2.5], int)
@@ -104,6 +104,19 @@ def test_statistics_on_a_device_are_fetched_when_they_are_read() -> None:
 
 def test_statistics_on_a_device_that_are_not_finite_are_refused_when_they_are_read() -> None:
     statistics = KeptStatistics()
-    statistics.keep_on_device(on_device(float("nan")), {"running": RunningObservationNormalizationWrapper})
+    kept, wrappers = on_device(float("nan")), {"running": RunningObservationNormalizationWrapper}
+    statistics.keep_on_device(kept, wrappers, ["running"])
     with pytest.raises(ValueError, match="observation 'observation' had values that are not finite"):
         _ = statistics.states
+
+
+def test_statistics_that_were_merged_on_a_device_are_not_merged_once_more() -> None:
+    class Forgetting(Wrapper):
+        @classmethod
+        def merge_shared_states(cls, states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+            return {"count": 0.5 * sum(state["count"] for state in states)}
+
+    statistics = KeptStatistics()
+    wrappers = {"merged": Forgetting, "gathered": Forgetting}
+    statistics.keep_on_device({name: {"count": torch.tensor(8.0)} for name in wrappers}, wrappers, ["merged"])
+    assert statistics.states == {"merged": {"count": 8.0}, "gathered": {"count": 4.0}}

@@ -128,7 +128,7 @@ def test_masks_and_limits_on_agents_reach_the_specification() -> None:
     assert make_data(env=Masked, action_masks={"action": "allowed"}).spec.steps[0].masks == {"action": "allowed"}
     step = make_data(env=Crowd, max_agents={0: 4}).spec.steps[0]
     assert (step.n_agents, step.n_slots) == (-1, 4)
-    with pytest.raises(ValueError, match=r"max_agents=\{0: "):
+    with pytest.raises(ValueError, match=r"such as by max_agents=\{0: 4\} in Python, or --max_agents '\{0: 4\}' "):
         _ = make_data(env=Crowd).spec
 
 

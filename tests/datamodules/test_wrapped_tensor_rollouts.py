@@ -13,11 +13,13 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from maze_pl.datamodules import ActorDataModule, ReplayDataModule, RolloutDataModule, RolloutEvaluator
-from maze_pl.envs.tensors import CartPoleTensorEnv
+from maze_pl.envs import Wrapper
+from maze_pl.envs.tensors import CartPoleTensorEnv, TensorEnv, TensorWrapper
 from maze_pl.envs.wrappers import (
     ObservationStackWrapper,
     RandomResetWrapper,
     ReturnNormalizationRewardWrapper,
+    RewardScalingWrapper,
     RunningObservationNormalizationWrapper,
 )
 from maze_pl.modules import DQN, IMPALA, PPO
@@ -165,3 +167,59 @@ def test_a_wrapper_without_a_form_is_stepped_on_the_host_with_the_reason(
     assert f"stepped on the host, not in tensors of the device: {reason}" in caplog.text
     with pytest.raises(ValueError, match="RandomResetWrapper changes single episodes and has no array form"):
         make_data([partial(RandomResetWrapper, min_skip_steps=1, max_skip_steps=2)])._environments.array_factory()()
+
+
+class Broken(RewardScalingWrapper):
+    """Has a form with a fault of its author."""
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        return TensorWrapper(env, scale=self.scale)  # type: ignore[call-arg]
+
+
+def test_a_fault_in_a_form_is_not_a_reason_for_the_host() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scale'"):
+        make_data([partial(Broken, scale=2.0)])._tensor_vector()
+
+
+class ForgettingTensorWrapper(TensorWrapper):
+    """Counts acts, and forgets half of them in each merge."""
+
+    def make_tensors(self, n_envs: int) -> None:
+        self.n, self.n_new = (torch.zeros((), dtype=torch.float64, device=self.device) for _ in range(2))
+
+    def learn(self, step_key: Any, observation: Any) -> None:
+        self.n_new.add_(self.n_envs)
+
+    def shared_state(self) -> dict[str, Any]:
+        return {"n": self.n.clone(), "n_new": self.n_new.clone()}
+
+    def load_shared_state(self, state: Any) -> None:
+        self.n.fill_(float(state["n"]))
+        self.n_new.fill_(float(state["n_new"]))
+
+    def merge(self) -> None:
+        self.n.add_(self.n_new).mul_(0.5)
+        self.n_new.zero_()
+
+
+class Forgetting(Wrapper):
+    """The same for single episodes, of which none is counted here."""
+
+    def shared_state(self) -> dict[str, Any]:
+        return {"n": 0.0, "n_new": 0.0}
+
+    @classmethod
+    def merge_shared_states(cls, states: Any) -> dict[str, Any]:
+        return {"n": 0.5 * (states[0]["n"] + sum(state["n_new"] for state in states)), "n_new": 0.0}
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        return ForgettingTensorWrapper(env)
+
+
+def test_statistics_are_those_of_the_device_also_if_a_merge_changes_merged_ones(tmp_path: Path) -> None:
+    data = make_data([Forgetting])
+    fit(tmp_path, data, make_module(data))
+    n_acts, n = N_ENVS * N_STEPS, 0.0
+    for _ in range(N_ROLLOUTS):
+        n = 0.5 * (n + n_acts)
+    assert list(data.wrapper_statistics().values()) == [{"n": n, "n_new": 0.0}]

@@ -187,7 +187,9 @@ def test_the_default_epsilon_follows_a_schedule_and_cannot_be_set() -> None:
         ("entropy_coef", -1.0, ValueError, "entropy_coef=-1.0 must be at least 0"),
         ("entropy_coef", float("nan"), ValueError, "entropy_coef=nan must be at least 0"),
         ("entropy_coef", torch.tensor(-1.0), ValueError, r"entropy_coef=-1.0 must be at least 0"),
-        ("entropy_coef", "0.1", TypeError, "entropy_coef='0.1' must be a number"),
+        ("entropy_coef", "0.1", TypeError, "entropy_coef='0.1' must be a number, or a tensor of one: convert it by"),
+        ("entropy_coef", True, TypeError, "entropy_coef=True must be a number"),
+        ("entropy_coef", np.array(0.2), TypeError, r"entropy_coef=array\(0.2\) must be a number, or a tensor of one"),
         ("entropy_coef", None, TypeError, "entropy_coef=None must be a number"),
         ("entropy_coef", Linear(0.1, 0.0), TypeError, r"entropy_coef=Linear\(.*\) must be a number"),
         ("entropy_coef", torch.zeros(2), TypeError, r"entropy_coef=tensor\(\[0., 0.\]\) must be a number"),
@@ -203,6 +205,23 @@ def test_a_number_that_an_option_could_not_have_is_refused(
     with pytest.raises(error, match=message):
         setattr(module, name, value)
     assert getattr(module, name) == getattr(ppo(kit), name)
+
+
+def test_a_tensor_with_a_gradient_is_followed_without_a_warning(kit: SimpleNamespace, tmp_path: Path) -> None:
+    module = ppo(kit)
+    run(
+        kit,
+        module,
+        tmp_path / "one.ckpt",
+        1,
+        Setting("on_train_start", entropy_coef=torch.ones((), requires_grad=True)),
+    )
+    assert added(tmp_path / "one.ckpt")["entropy_coef"]["value"] == 1.0
+
+
+def test_an_array_of_one_number_is_an_option_like_the_number(kit: SimpleNamespace) -> None:
+    module = ppo(kit, entropy_coef=np.array(0.2))
+    assert (module.entropy_coef, type(module.entropy_coef)) == (0.2, float)
 
 
 def test_the_entropy_coefficient_that_sac_learns_cannot_be_set(kit: SimpleNamespace) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError, dump
+from maze_pl.config.summary import Summary
 from maze_pl.core.provenance import Provenance
 from maze_pl.reports.curves import Curve, band, chart, default_statistics, full_name, read_all, smoothed
 from maze_pl.reports.run_groups import grouped_runs
@@ -85,10 +87,28 @@ def test_runs_of_one_configuration_and_seed_are_not_counted_as_independent(tmp_p
     seeds = [write_run(tmp_path / name / f"seed_{seed}", seed) for name in ("a", "b") for seed in (0, 1)]
     slow = write_run(tmp_path / "slow", config={"model": {"lr": 0.01}})
     groups, _ = grouped_runs([*seeds, slow])
-    assert [(group.name, len(group.runs)) for group in groups] == [("a", 2), ("b", 2), ("model.lr=0.01", 1)]
+    assert [(group.name, len(group.runs)) for group in groups] == [
+        ("model.lr=0.1 (a)", 2),
+        ("model.lr=0.1 (b)", 2),
+        ("model.lr=0.01", 1),
+    ]
     assert [group.is_repeated for group in groups] == [True, True, False]
     unseeded = [write_run(tmp_path / name, config={"seed_everything": False}) for name in ("u", "v")]
     assert [group.runs for group in grouped_runs(unseeded)[0]] == [unseeded]
+
+
+def test_runs_of_folders_that_share_a_seed_stay_with_those_of_their_folder(tmp_path: Path) -> None:
+    seeds = {"x/ppo": (0, 1, 2), "y/ppo": (2, 3, 4), "z": (5,)}
+    runs = {
+        folder: [write_run(tmp_path / folder / f"seed_{seed}", seed) for seed in of_folder]
+        for folder, of_folder in seeds.items()
+    }
+    groups, _ = grouped_runs([run for of_folder in runs.values() for run in of_folder])
+    names = ["x/ppo", "y/ppo", "seed_5"]
+    assert [(group.name, group.runs) for group in groups] == list(zip(names, runs.values(), strict=True))
+    again = write_run(tmp_path / "x" / "ppo" / "again", 1)
+    groups, _ = grouped_runs([*runs["x/ppo"], again, *runs["z"]])
+    assert [(group.name, len(group.runs)) for group in groups] == [("ppo", 3), ("again", 1), ("seed_5", 1)]
 
 
 def test_an_option_that_a_resumed_run_changed_has_both_values_in_its_name(tmp_path: Path) -> None:
@@ -168,6 +188,18 @@ def test_long_lists_of_commands_are_compared_with_their_summaries(tmp_path: Path
         changed = (second, f"{OF_RUN}, with\n  data.wrappers: {after} (instead of {before})")
         n_groups.append(len(names(tmp_path / str(number), second, (first, ""), changed)))
     assert n_groups == [2, 2, 1], "the first command of the last run was not kept"
+
+
+def test_values_in_summaries_are_recognised_without_the_defaults_that_the_run_adds(tmp_path: Path) -> None:
+    """The summary shows the command's values as they were given, and the run stores all."""
+    path = "maze_pl.envs.wrappers.RunningObservationNormalizationWrapper"
+    defaults = {"clip_range": [-10.0, 10.0], "exclude": None, "weight": 1000}
+    before, after = ([{"class_path": path, "init_args": {**defaults, "window": n}}] for n in (10000, 5000))
+    given = [{"class_path": path, "init_args": {"window": 5000}}]
+    summary = str(Summary(f"run/{RUN_CONFIG}", {"data.wrappers": (given, before)}))
+    assert "(instead of ... clip_range: [-10.0, 10.0]" in summary
+    first, second = (dump({"data": {"class_path": "a.Data", "init_args": {"wrappers": w}}}) for w in (before, after))
+    assert len(names(tmp_path, second, (first, ""), (second, summary))) == 2, "the first command was not kept"
 
 
 def test_a_run_whose_configuration_cannot_be_read_is_a_group_by_itself(tmp_path: Path) -> None:

@@ -70,10 +70,20 @@ def is_alike(one: Any, other: Any) -> bool:
     number, another = _number(one), _number(other)
     if number is None or another is None:
         is_by_identity = type(one) is type(other) and type(one).__eq__ is _BY_IDENTITY
-        return is_by_identity or bool(np.all(one == other))
+        return is_by_identity or _is_equal(one, other)
     if number.shape != another.shape:
         return False
     return np.allclose(number, another, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """True if two objects are equal, or cannot be compared, such as those of arrays."""
+    try:
+        return bool(np.all(one == other))
+    except CallTimeoutError:
+        raise
+    except Exception:
+        return True
 
 
 def _number(value: Any) -> np.ndarray | None:

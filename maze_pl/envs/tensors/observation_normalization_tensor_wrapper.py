@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class ObservationNormalizationTensorWrapper(TensorWrapper):
         self._kinds = {name: type(strategy) for name, strategy in wrapper.strategies.items()}
         self._clips = clips_of(wrapper.strategies)
         self._first = wrapper.get_normalization_statistics()
+        self._obstacle = why_not_normalized(self._kinds, self._first)
         for name, kind in self._kinds.items():
             if kind not in _SHIFTS_AND_WIDTHS:
                 known = [one.__name__ for one in _SHIFTS_AND_WIDTHS]
@@ -70,6 +71,16 @@ class ObservationNormalizationTensorWrapper(TensorWrapper):
         self.shift[name].copy_(torch.from_numpy(shift))
         self.width[name].copy_(torch.from_numpy(width))
 
+    def begin(self, which: Tensor, seeds: Tensor) -> None:
+        """Start episodes.
+
+        Raises:
+            RuntimeError: Statistics are missing.
+        """
+        if self._obstacle is not None:
+            raise RuntimeError(self._obstacle)
+        super().begin(which, seeds)
+
     def observation(self, step_key: StepKey, observation: Tensors) -> Tensors:
         """Normalise all observations that have a strategy."""
         changed = dict(observation)
@@ -89,6 +100,20 @@ class ObservationNormalizationTensorWrapper(TensorWrapper):
         require_normalized(self._kinds, state, self._owner)
         for name in needed:
             self._use(name, state[name])
+        self._obstacle = None
+
+
+def why_not_normalized(names: Iterable[str], known: Collection[str]) -> str | None:
+    """Return the reason why observations cannot be normalised yet; None if there is none.
+
+    Args:
+        names: The observations.
+        known: Those that have statistics.
+    """
+    if missing := [name for name in names if name not in known]:
+        remedy = "load those of a vector that estimates them, or give them"
+        return f"{missing} have no statistics: {remedy}"
+    return None
 
 
 def clips_of(strategies: Mapping[str, ObservationNormalizationStrategy]) -> dict[str, tuple[float, float]]:
@@ -106,6 +131,9 @@ def shapes_of(env: TensorEnv, names: Mapping[str, Any]) -> dict[str, tuple[int, 
 def normalized(values: Tensor, shift: Tensor, width: Tensor, clip: tuple[float, float]) -> Tensor:
     """Return shifted and scaled values in float32, within a range.
 
+    Values that are not finite become NaN, so that they are refused where they are used; clipping
+    would hide infinite ones.
+
     Args:
         values: [N, ...] in the type of their space.
         shift: [...] or [N, ...] float32, subtracted from them.
@@ -114,7 +142,8 @@ def normalized(values: Tensor, shift: Tensor, width: Tensor, clip: tuple[float, 
     """
     if not values.is_floating_point():
         values = values.double()
-    return ((values - shift) / width).clip(*clip).float()
+    scaled = ((values - shift) / width).clip(*clip)
+    return torch.where(values.isfinite(), scaled, torch.nan).float()
 
 
 def _of_mean(statistics: Mapping[str, Array]) -> tuple[Array, Array]:

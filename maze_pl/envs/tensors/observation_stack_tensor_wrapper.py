@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.envs.tensors.tensor_env import TensorEnv, Tensors
+from maze_pl.envs.tensors.tensor_env import TensorEnv, Tensors, tensor_type
 from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper, of_each_env
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class ObservationStackTensorWrapper(TensorWrapper):
                 if stack.observation in space.spaces:
                     part = space[stack.observation]
                     shape = (n_envs, stack.stack_steps, *(part.shape or ()))
-                    dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
+                    dtype = tensor_type(part)
                     histories[stack.name] = torch.zeros(shape, dtype=dtype, device=self.device)
 
     def begin(self, which: Tensor, seeds: Tensor) -> None:

@@ -11,7 +11,11 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.running_moments import require_all, require_fitting
-from maze_pl.envs.tensors.observation_normalization_tensor_wrapper import clips_of, normalized
+from maze_pl.envs.tensors.observation_normalization_tensor_wrapper import (
+    clips_of,
+    normalized,
+    why_not_normalized,
+)
 from maze_pl.envs.tensors.tensor_env import TensorEnv, Tensors
 from maze_pl.envs.tensors.tensor_wrapper import TensorWrapper, of_each_env
 
@@ -42,6 +46,7 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         self._shapes, self._owner = wrapper.moment_shapes, type(wrapper).__name__
         self._clips = clips_of(wrapper.strategies)
         self._first = wrapper.shared_state()
+        self._obstacle = why_not_normalized(self._shapes, self._first)
 
     @property
     def observation_spaces_dict(self) -> Mapping[Any, spaces.Dict]:
@@ -72,7 +77,13 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         return made
 
     def begin(self, which: Tensor, seeds: Tensor) -> None:
-        """Start episodes, which are normalised by the statistics at the last merge."""
+        """Start episodes, which are normalised by the statistics at the last merge.
+
+        Raises:
+            RuntimeError: There are none.
+        """
+        if self._obstacle is not None:
+            raise RuntimeError(self._obstacle)
         for latest, used in ((self.latest_mean, self.used_mean), (self.latest_std, self.used_std)):
             for name, values in used.items():
                 values.copy_(torch.where(of_each_env(which, values), latest[name], values))
@@ -118,6 +129,7 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         require_all(self._shapes, state, self._owner)
         require_fitting(self._shapes, state, self._owner)
         self._load(state)
+        self._obstacle = None
 
     def _load(self, state: Mapping[str, Any]) -> None:
         """Take over the statistics of some observations."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
@@ -180,13 +181,12 @@ class TensorEnv(ArrayEnv):
         self.n_steps = torch.zeros(n_envs, dtype=torch.int64, device=self.device)
         self._next_key = np.zeros(n_envs, np.int64)
         self.make_tensors(n_envs)
-        tensors = self.tensors()
+        own = self.own_tensors()
         for name, given in self._given_arrays.items():
-            if name in tensors and _is_moved(given, tensors[name]):
-                self._given_arrays[name] = tensors[name]
-        options = self.options()
-        for name, tensor in tensors.items():
-            if name not in options and _shares_entries(tensor):
+            if name in own and _is_moved(given, own[name]):
+                self._given_arrays[name] = own[name]
+        for name, tensor in self.state_tensors().items():
+            if _shares_entries(tensor):
                 came = f"entries of the tensor {name!r} of {type(self).__name__} share memory"
                 remedy = "add .clone() in make_tensors, as after expand"
                 raise EnvContractError(f"{came}, so that it cannot be changed in place: {remedy}")
@@ -268,7 +268,17 @@ class TensorEnv(ArrayEnv):
 
         The names of the latter have dots, such as `levels.0` for the first entry of a list `levels`.
         """
+        return self.own_tensors()
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """Return the same, without the tensors of an environment inside of this one."""
         return dict(named_tensors(attributes_of(self)))
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of `tensors` that may change: without options, wherever these lie."""
+        tensors = self.tensors()
+        options = {id(tensors[name]) for name in self.options() if name in tensors}
+        return {name: tensor for name, tensor in tensors.items() if id(tensor) not in options}
 
 
 def named_tensors(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -299,6 +309,11 @@ def _shares_entries(tensor: Tensor) -> bool:
     """True if several entries of a tensor are one number in memory."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return any(size > 1 and stride == 0 for size, stride in sizes)
+
+
+def tensor_type(space: spaces.Space[Any]) -> torch.dtype:
+    """Return the type of the tensors of an observation."""
+    return torch.from_numpy(np.zeros(0, space.dtype)).dtype
 
 
 def refuse_early_ends(terminated: Tensor, name: str, key: StepKey, first_env_index: int) -> None:

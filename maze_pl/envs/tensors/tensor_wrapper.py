@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
-from maze_pl.envs.arrays.nested_arrays import attributes_of
 from maze_pl.envs.arrays.passed_on_declarations import PassedOnDeclarations
-from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, Tensors, named_tensors
+from maze_pl.envs.tensors.tensor_env import Outcome, TensorEnv, Tensors, tensor_type
 
 NARROW_INTEGERS: Final = (torch.uint8, torch.int8, torch.int16, torch.int32)
 """Types that may be too narrow for the integers that an environment computes with."""
@@ -31,9 +28,9 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
     and returns `Outcome.with_reward`. One that gathers statistics defines `shared_state`,
     `load_shared_state` and `merge`.
 
-    Where the innermost environment returns a value that is not finite, or that the type of its
-    space cannot hold, flags say so, since wrappers may hide it: they are read with the statistics
-    of the rollout.
+    Where the innermost environment returns a reward that is not finite, or an observation that the
+    type of its space cannot hold, flags say so, since wrappers may hide it: they are read with the
+    statistics of the rollout.
 
     Args:
         env: The environment to wrap.
@@ -43,8 +40,9 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
 
     Attributes:
         env: The wrapped environment.
-        statistics_name: Name under which its statistics are saved; its class path by default.
-        not_finite: Observation or reward -> [N] bool, whether it was NaN or infinite.
+        statistics_name: Name under which its statistics and tensors are saved; by default, its
+            class path, numbered from the innermost if the class occurs several times.
+        not_finite: Reward -> [N] bool, whether it was NaN or infinite.
         out_of_range: Observation -> [N] bool, whether the type of its space cannot hold it.
     """
 
@@ -57,9 +55,12 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
         self.env = env
         self.array_events, self.fired = env.array_events, env.fired
         self.heuristic_policy = env.heuristic_policy
-        self.statistics_name = f"{type(self).__module__}.{type(self).__qualname__}"
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        number = 1 + sum(type(inner) is type(self) for inner in tensor_wrappers_of(env))
+        self.statistics_name = path if number == 1 else f"{path} {number}"
         self.not_finite: dict[str, Tensor] = {}
         self.out_of_range: dict[str, Tensor] = {}
+        self._types: dict[StepKey, dict[str, torch.dtype]] = {}  # of the observations inside
 
     # --------------------------------------------------------------------------------- to change
 
@@ -102,17 +103,21 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
         self.env.limit_steps(max_episode_steps)
 
     def note_given_arrays(self) -> None:
-        """Leave the tensors of the environment that exist now out of the state."""
+        """Leave the tensors that exist now out of the state, also those of the environment."""
+        super().note_given_arrays()
         self.env.note_given_arrays()
 
     def options(self) -> list[str]:
-        """Return the names of the tensors of the environment that are options."""
-        return self.env.options()
+        """Return the names of the tensors that are options, as in `tensors`."""
+        own = [f"{self.statistics_name} {name}" for name in super().options()]
+        return [*self.env.options(), *own]
 
     def allocate(self, n_envs: int) -> None:
         """Make the tensors of the environment, and those of this wrapper."""
         self.env.device = self.device
         self.env.allocate(n_envs)
+        for key, space in self.env.observation_spaces_dict.items():
+            self._types[key] = {name: tensor_type(part) for name, part in space.spaces.items()}
         super().allocate(n_envs)
         self.n_steps, self.max_episode_steps = self.env.n_steps, self.env.max_episode_steps
         if not isinstance(self.env, TensorWrapper):
@@ -120,12 +125,10 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
 
     def _make_flags(self) -> None:
         """Make the flags of what the innermost environment returns."""
-        for key, space in self.env.observation_spaces_dict.items():
+        for key, types in self._types.items():
             self.not_finite[f"reward of sub-step {key!r}"] = self._no_flags()
-            for name, dtype in _types_of(space).items():
-                if dtype.is_floating_point:
-                    self.not_finite[name_of_observation(key, name)] = self._no_flags()
-                elif dtype in NARROW_INTEGERS:
+            for name, dtype in types.items():
+                if dtype in NARROW_INTEGERS:
                     self.out_of_range[name_of_observation(key, name)] = self._no_flags()
 
     def _no_flags(self) -> Tensor:
@@ -137,13 +140,15 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
 
     def observe(self, step_key: StepKey) -> Tensors:
         """Return the changed observations of the actors of a sub-step."""
-        return self.observation(step_key, self._converted(step_key, self.env.observe(step_key)))
+        return self.observation(step_key, self.inner_observation(step_key))
+
+    def inner_observation(self, step_key: StepKey) -> dict[str, Tensor]:
+        """Return observations before this wrapper changes them, in the types of their spaces."""
+        return self._converted(step_key, self.env.observe(step_key))
 
     def observe_to_act(self, step_key: StepKey) -> Tensors:
         """Return the changed observations by which the next act is chosen."""
-        given = self.env.observe_to_act(step_key)
-        observation = self._converted(step_key, given)
-        self._note_faults(step_key, given, observation)
+        observation = self._converted(step_key, self.env.observe_to_act(step_key))
         changed = self.observation(step_key, observation)
         self.learn(step_key, observation)
         return changed
@@ -156,19 +161,14 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
             flags.logical_or_(~outcome.reward.isfinite())
         return outcome
 
-    def _converted(self, step_key: StepKey, observation: Tensors) -> dict[str, Tensor]:
-        """Return observations in the types of their spaces."""
-        types = _types_of(self.env.observation_spaces_dict[step_key])
-        return {name: observation[name].to(dtype) for name, dtype in types.items()}
-
-    def _note_faults(self, step_key: StepKey, given: Tensors, observation: Tensors) -> None:
-        """Note observations that are not finite, or that conversion has changed."""
-        for name, values in observation.items():
-            place = name_of_observation(step_key, name)
-            if place in self.not_finite:
-                self.not_finite[place].logical_or_(~_all_of_each(values.isfinite()))
-            elif place in self.out_of_range and given[name].dtype != values.dtype:
-                self.out_of_range[place].logical_or_(~_all_of_each(values == given[name]))
+    def _converted(self, step_key: StepKey, given: Tensors) -> dict[str, Tensor]:
+        """Return observations in the types of their spaces; note where these cannot hold them."""
+        converted = {name: given[name].to(dtype) for name, dtype in self._types[step_key].items()}
+        for name, values in converted.items():
+            flags = self.out_of_range.get(name_of_observation(step_key, name))
+            if flags is not None:
+                flag_changes(flags, given[name], values)
+        return converted
 
     def reset(self, which: Any, seeds: Any) -> ArrayStep:
         """Refuse to be stepped in arrays.
@@ -194,10 +194,14 @@ class TensorWrapper(PassedOnDeclarations, TensorEnv):
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors of the environment, and those of this wrapper after its name."""
         tensors = self.env.tensors()
-        for name, tensor in named_tensors(attributes_of(self)):
-            if tensor is not self.n_steps:
-                tensors[f"{self.statistics_name} {name}"] = tensor
+        for name, tensor in self.own_tensors().items():
+            tensors[f"{self.statistics_name} {name}"] = tensor
         return tensors
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """Return the tensors of this wrapper."""
+        own = super().own_tensors()
+        return {name: tensor for name, tensor in own.items() if tensor is not self.n_steps}
 
     @property
     def unwrapped(self) -> ArrayEnv:
@@ -234,12 +238,13 @@ def of_each_env(flags: Tensor, values: Tensor) -> Tensor:
     return flags.view(-1, *[1] * (values.dim() - 1))
 
 
-def _all_of_each(flags: Tensor) -> Tensor:
-    """Return whether all flags [N, ...] of each environment are set."""
-    return flags.unsqueeze(-1).flatten(1).all(1)
+def flag_changes(flags: Tensor, given: Tensor, converted: Tensor) -> None:
+    """Raise flags where conversion to another type has changed a value.
 
-
-def _types_of(space: spaces.Dict) -> dict[str, torch.dtype]:
-    """Return the type of the tensors of each observation."""
-    empty = {name: np.zeros(0, part.dtype) for name, part in space.spaces.items()}
-    return {name: torch.from_numpy(array).dtype for name, array in empty.items()}
+    Args:
+        flags: [N] bool.
+        given: [N, ...] the values.
+        converted: [N, ...] the same in another type.
+    """
+    if given.dtype != converted.dtype:
+        flags.logical_or_((given != converted).unsqueeze(-1).flatten(1).any(1))

@@ -16,6 +16,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.observation_normalization_array_wrapper import ObservationNormalizationArrayWrapper
+from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
 from maze_pl.envs.wrappers.observation_normalization_strategy import (
@@ -139,6 +140,9 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     def normalized(self, observation: Mapping[str, Array], is_many: bool) -> dict[str, Array]:
         """Normalise all observations that have a strategy.
 
+        Values that are not finite become NaN, so that they are refused where they are used; clipping
+        would hide infinite ones.
+
         Args:
             observation: Name -> an observation, or [n, ...] many of them.
             is_many: Whether they are many.
@@ -152,7 +156,10 @@ class ObservationNormalizationWrapper(ObservationWrapper):
                 if not strategy.statistics:
                     raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics, or set them")
                 normalize = strategy.normalize_many if is_many else strategy.normalize
-                normalized[name] = normalize(normalized[name])
+                normalized[name] = normalize(observation[name])
+                is_finite = np.isfinite(observation[name])
+                if not is_finite.all():
+                    normalized[name] = np.where(is_finite, normalized[name], np.float32(np.nan))
         return normalized
 
     @property
@@ -265,10 +272,17 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         return ObservationNormalizationArrayWrapper(env, self)
 
     def tensor_form(self, env: TensorEnv) -> TensorEnv:
-        """Return the form for environments in tensors."""
+        """Return the form for environments in tensors.
+
+        Raises:
+            NoTensorFormError: A strategy has operations of NumPy that are not known there.
+        """
         from maze_pl.envs.tensors.observation_normalization_tensor_wrapper import ObservationNormalizationTensorWrapper
 
-        return ObservationNormalizationTensorWrapper(env, self)
+        try:
+            return ObservationNormalizationTensorWrapper(env, self)
+        except TypeError as error:  # of strategies
+            raise NoTensorFormError(str(error)) from error
 
 
 def dump_statistics(statistics: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from maze_pl.core.class_path import import_class
+from maze_pl.core.class_path import import_class, is_defined_with
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.pre_processing_array_wrapper import PreProcessingArrayWrapper
 from maze_pl.envs.contract import EnvContractError, describe
+from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.structured_env import Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper
 from maze_pl.envs.wrappers.pre_processors import PreProcessor, Space
@@ -130,9 +131,17 @@ class PreProcessingWrapper(ObservationWrapper):
         return PreProcessingArrayWrapper(env, self)
 
     def tensor_form(self, env: TensorEnv) -> TensorEnv:
-        """Return the form for environments in tensors."""
+        """Return the form for environments in tensors.
+
+        Raises:
+            NoTensorFormError: A pre-processor has no function for tensors, or an outdated one.
+        """
         from maze_pl.envs.tensors.pre_processing_tensor_wrapper import PreProcessingTensorWrapper
 
+        for kind in (type(entry.processor) for entry in self.pipeline):
+            if not is_defined_with(kind, "tensor_function", "process"):
+                fault = f"{kind.__name__} has no function for tensors, only process"
+                raise NoTensorFormError(fault)
         return PreProcessingTensorWrapper(env, self)
 
 

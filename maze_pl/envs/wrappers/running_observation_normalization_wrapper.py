@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,37 +37,38 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         normalised = clip((value - mean) / std)
 
     The statistics begin with those of random play, as in the base class, and then follow the
-    observations of training. All environments normalise by the same ones, which are merged after each
-    rollout. Those of an environment change when it starts an episode: within an episode,
-    observations have the same units. Evaluation leaves the statistics unchanged. The standard deviation
-    of an element does not fall below a hundredth of its first one.
+    observations of training. All environments normalise by the same ones, which are merged after
+    each rollout. Those of an environment change when it starts an episode: within an episode,
+    observations have the same units. Evaluation leaves the statistics unchanged. The standard
+    deviation of an element does not fall below a hundredth of its first one.
 
-    Images, which consist of bytes or have three dimensions or more, stay as they are, as do masks of
-    actions, all that is not a `Box`, and observations of one name whose shapes differ between sub-steps.
-    So does a `Box` all of whose bounds lie within [0, 1]: masks of items, flags, one-hot vectors and
-    shares have fitting numbers already. Exclude other observations that a network reads as they are:
-    indices, and tables or masks in which 0 means that there is nothing (`mask_key`, `chosen_keys`,
-    `levels` and `skip_zeros` of blocks).
+    Images, which consist of bytes or have three dimensions or more, stay as they are, as do masks
+    of actions, all that is not a `Box`, and observations of one name whose shapes differ between
+    sub-steps. So does a `Box` all of whose bounds lie within [0, 1]: masks of items, flags, one-hot
+    vectors and shares have fitting numbers already. Exclude other observations that a network reads
+    as they are: indices, and tables or masks in which 0 means that there is nothing (`mask_key`,
+    `chosen_keys`, `levels` and `skip_zeros` of blocks).
 
     Args:
         env: The environment to wrap.
         clip_range: Range that normalised values are clipped to; None for an end without a limit.
         exclude: Observations that are not normalised.
         sampling_policy: Policy that acts while the first statistics are estimated; see the base class.
-        statistics: Observation -> its first `mean` and `std`, numbers or arrays; those that are missing
-            are estimated.
+        statistics: Observation -> its first `mean` and `std`, numbers or arrays; those that are
+            missing are estimated.
         weight: Number of observations that the first statistics count as.
-        window: Number of observations that the statistics look back on, with decreasing weight; None
-            for all.
-        shared_rows: Observations [rows, ...] whose rows share one mean and standard deviation of each
-            column, such as sets, which mean the same in any order.
+        window: Number of observations that the statistics look back on, with decreasing weight;
+            None for all.
+        shared_rows: Observations [rows, columns] whose rows share one mean and standard deviation
+            of each column, such as sets, which mean the same in any order.
 
     Attributes:
         moment_shapes: Observation -> shape of its mean and standard deviation.
 
     Raises:
-        ValueError: The weight is not positive, the window is smaller, an observation in `shared_rows`
-            is not normalised or has no rows, or as in the base class.
+        TypeError: A single name is given for a list of names.
+        ValueError: The weight is not positive, the window is smaller, an observation in
+            `shared_rows` is not normalised or has no rows, or as in the base class.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -90,15 +91,19 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         window: int | None = 10_000,
         shared_rows: Sequence[str] | None = None,
     ) -> None:
-        exclude = sorted({*(exclude or ()), *_unsuitable(env.observation_spaces_dict)})
+        for option, names in (("exclude", exclude), ("shared_rows", shared_rows)):
+            if isinstance(names, str):
+                came = f"{type(self).__name__}: {option}={names!r}"
+                raise TypeError(f"{came} must be a list of names: [{names!r}]")
+        unsuitable = dict.fromkeys(exclude or (), "is in exclude") | _unsuitable(env)
         shared = set(shared_rows or ())
-        _require_tables(shared, env, exclude, type(self).__name__)
+        _require_tables(shared, env, unsuitable, type(self).__name__)
         of_tables = {"strategy_config": {"clip_range": clip_range, "axis": (0, 1)}}
         super().__init__(
             env,
             default_strategy_config={"clip_range": clip_range, "axis": 0},
             sampling_policy=sampling_policy,
-            exclude=exclude,
+            exclude=sorted(unsuitable),
             manual_config=dict.fromkeys(shared, of_tables),
         )
         if not isinstance(weight, int) or weight < 1 or (window is not None and window < weight):
@@ -250,16 +255,17 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
         return RunningObservationNormalizationTensorWrapper(env, self)
 
 
-def _unsuitable(spaces_dict: Mapping[StepKey, spaces.Dict]) -> Iterator[str]:
-    """Yield the names of observations that stay as they are.
-
-    They are images, numbers within [0, 1], and observations that differ between sub-steps.
-    """
-    for name, parts in _spaces_of(spaces_dict).items():
-        is_image = any(part.dtype == np.uint8 or len(part.shape or ()) > 2 for part in parts)
-        is_alike = all(are_alike(parts[0], part) for part in parts)
-        if is_image or not is_alike or all(_is_within_one(part) for part in parts):
-            yield name
+def _unsuitable(env: StructuredEnv) -> dict[str, str]:
+    """Return why observations stay as they are, by name, apart from masks and other spaces."""
+    reasons = {}
+    for name, parts in _spaces_of(env.observation_spaces_dict).items():
+        if any(part.dtype == np.uint8 or len(part.shape or ()) > 2 for part in parts):
+            reasons[name] = "consists of bytes or has three dimensions or more, as images do"
+        elif not all(are_alike(parts[0], part) for part in parts):
+            reasons[name] = "has another class or shape in another sub-step"
+        elif all(_is_within_one(part) for part in parts):
+            reasons[name] = "has bounds within [0, 1]"
+    return reasons
 
 
 def _spaces_of(spaces_dict: Mapping[StepKey, spaces.Dict]) -> dict[str, list[spaces.Space[Any]]]:
@@ -276,13 +282,13 @@ def _is_within_one(space: spaces.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and bool(np.all(space.low >= 0) and np.all(space.high <= 1))
 
 
-def _require_tables(names: Set[str], env: StructuredEnv, excluded: Sequence[str], owner: str) -> None:
+def _require_tables(names: Set[str], env: StructuredEnv, unsuitable: Mapping[str, str], owner: str) -> None:
     """Raise ValueError unless all observations of some names are tables that are normalised.
 
     Args:
         names: The names.
         env: The environment, which knows masks of actions.
-        excluded: Observations that are not normalised, masks of actions aside.
+        unsuitable: Observations that stay as they are, and the reason for each.
         owner: Name of the wrapper, for messages.
     """
     masks: set[str] = set()
@@ -290,10 +296,16 @@ def _require_tables(names: Set[str], env: StructuredEnv, excluded: Sequence[str]
         masks.update(step_masks.values())
     known = _spaces_of(env.observation_spaces_dict)
     for name in sorted(names):
+        came = f"{owner}: shared_rows names {name!r}"
         if name not in known:
-            raise ValueError(f"{owner}: shared_rows names {name!r}, but the observations are {sorted(known)}")
+            raise ValueError(f"{came}, but the observations are {sorted(known)}")
         space = known[name][0]
-        if name in masks or name in excluded or not isinstance(space, spaces.Box):
-            raise ValueError(f"{owner}: shared_rows names {name!r}, which is not normalised")
-        if len(space.shape) < 2:
-            raise ValueError(f"{owner}: shared_rows names {name!r} of shape {space.shape}, which has no rows")
+        reason = unsuitable.get(name)
+        if name in masks:
+            reason = "is a mask of actions"
+        elif not isinstance(space, spaces.Box):
+            reason = f"is a {type(space).__name__}, not a Box"
+        if reason is not None:
+            raise ValueError(f"{came}, which is not normalised: it {reason}")
+        if len(space.shape or ()) < 2:
+            raise ValueError(f"{came} of shape {space.shape}, which has no rows")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import getattr_static
 from itertools import chain
 from operator import call, is_, itemgetter
 from typing import Any
 
 import numpy as np
 import torch
+from torch.distributions.utils import lazy_property
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, torch.device)
 """Types of values that are compared by equality instead of identity."""
@@ -96,7 +98,8 @@ class Watch:
         """Return the name of an attribute that an object did not have before the loss ran; None if there is none."""
         for owner, attributes, names in self._attributes:
             for name in attributes.keys() - names:
-                if not isinstance(getattr(type(owner), name, None), cached_property):
+                of_class = getattr_static(type(owner), name, None)
+                if not isinstance(of_class, cached_property | lazy_property):
                     return f"{type(owner).__name__}.{name}"
         return None
 

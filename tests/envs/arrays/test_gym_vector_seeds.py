@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from maze_pl.envs import ArrayVectorEnv, GymVectorArrayEnv
+from maze_pl.envs.arrays.gym_vector_seeds import reset_with
 from maze_pl.envs.contract import EnvContractError
 
 
@@ -47,6 +48,22 @@ def test_the_option_that_asks_for_a_list_is_named() -> None:
     with pytest.raises(EnvContractError, match=message):
         vector.reset()
     ArrayVectorEnv(partial(GymVectorArrayEnv, OneSeed), 2).reset()
+
+
+class WholeSeeds(OneSeed):
+    """Takes a list of whole numbers as well."""
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        numbers = [int(one) for one in seed] if isinstance(seed, list) else [seed]
+        return super().reset(seed=numbers[0], options=options)
+
+
+def test_a_list_with_seeds_of_some_environments_is_not_a_list_of_seeds() -> None:
+    mask = np.array([False, True])
+    with pytest.raises(TypeError, match="NoneType"):
+        reset_with(WholeSeeds(2), [None, 3], options={"reset_mask": mask})
+    with pytest.raises(EnvContractError, match="reset of OneSeed takes one seed, but no list of seeds"):
+        reset_with(OneSeed(2), [None, 3], options={"reset_mask": mask})
 
 
 def test_other_faults_of_a_reset_keep_their_message() -> None:

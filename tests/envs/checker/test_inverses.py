@@ -104,6 +104,21 @@ class Incomparable(OtherScale):
         return {"power": np.zeros(1, np.float32), "mode": 0}
 
 
+class Arrays:
+    """An action whose comparison fails, as it takes the truth of an array."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Arrays) and bool(self.values == other.values)
+
+
+class OfArrays(Incomparable):
+    def space_to_maze(self, action: Any, maze_state: Any) -> Any:
+        return Arrays(np.zeros(2))
+
+
 def make_battery(conversion: type[ActionConversionInterface]) -> Any:
     return TimeLimitWrapper.wrap(MazeEnv(Battery(), {0: conversion()}, {0: Charge()}), max_episode_steps=20)
 
@@ -116,7 +131,7 @@ def test_a_wrong_inverse_is_an_error(conversion: type[ActionConversionInterface]
     assert finding.verdict == "error" and finding.explanation.startswith(fault)
 
 
-@pytest.mark.parametrize("conversion", [Power, NoInverse, Drawing, Incomparable])
+@pytest.mark.parametrize("conversion", [Power, NoInverse, Drawing, Incomparable, OfArrays])
 def test_inverses_that_are_right_or_cannot_be_judged_are_no_fault(conversion: type[ActionConversionInterface]) -> None:
     inverses = Inverses()
     space = conversion().space()

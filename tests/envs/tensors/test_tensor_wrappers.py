@@ -17,6 +17,7 @@ from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper, allocate
 from maze_pl.envs.arrays.reward_scaling_array_wrapper import RewardScalingArrayWrapper
 from maze_pl.envs.building import make_wrapped, wrapper_stack
+from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.running_moments import RunningMoments, merged_moments
 from maze_pl.envs.tensor_forms import make_wrapped_tensors
 from maze_pl.envs.tensors import CartPoleTensorEnv, TensorEnv
@@ -297,7 +298,6 @@ FAULTS: dict[str, tuple[Any, str]] = {
         "RandomResetWrapper has no tensor form",
     ),
     "derived": (Tripling, r"Tripling changes \['observation'\] of Doubling, whose tensor form does not know of it"),
-    "something else": (Wrong, "tensor_form of Wrong returned 'doubling', which is not a TensorEnv"),
     "a strategy": (
         partial(ObservationNormalizationWrapper, default_strategy=Own),
         "the strategy Own of 'observation' has no form in tensors, as .* have",
@@ -308,8 +308,47 @@ FAULTS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_reason_why_there_is_no_form_is_named(name: str) -> None:
     wrapper, message = FAULTS[name]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(NoTensorFormError, match=message):
         make_wrapped_tensors(ENVS["flat"], [wrapper])
+
+
+def test_a_form_that_is_something_else_is_named() -> None:
+    with pytest.raises(TypeError, match="tensor_form of Wrong returned 'doubling' of type str; return a TensorWrapper"):
+        make_wrapped_tensors(ENVS["flat"], [Wrong])
+
+
+class Closing(CartPoleTensorEnv):
+    """Counts how many of its kind are open."""
+
+    n_open = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Closing.n_open += 1
+
+    def close(self) -> None:
+        Closing.n_open -= 1
+
+
+class Failing(Doubling):
+    """Has a form with a fault of its author."""
+
+    def tensor_form(self, env: TensorEnv) -> TensorEnv:
+        return DoublingTensorWrapper(env, factor=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("make", "wrapper", "message"),
+    [
+        (Closing, Failing, "unexpected keyword argument 'factor'"),
+        (lambda: RewardScalingArrayWrapper(Closing(), 2.0), Doubling, "RewardScalingArrayWrapper wraps arrays"),
+    ],
+)
+def test_the_environment_is_closed_if_there_is_no_form_in_tensors(make: Any, wrapper: Any, message: str) -> None:
+    before = Closing.n_open
+    with pytest.raises(TypeError, match=message):
+        make_wrapped_tensors(make, [wrapper])
+    assert Closing.n_open == before
 
 
 def test_environments_in_arrays_are_left_to_others() -> None:
@@ -317,7 +356,7 @@ def test_environments_in_arrays_are_left_to_others() -> None:
 
 
 def test_array_wrappers_around_tensors_are_named() -> None:
-    with pytest.raises(ValueError, match="RewardScalingArrayWrapper wraps arrays"):
+    with pytest.raises(NoTensorFormError, match="RewardScalingArrayWrapper wraps arrays"):
         make_wrapped_tensors(lambda: RewardScalingArrayWrapper(CartPoleTensorEnv(), 2.0))
 
 
@@ -331,6 +370,8 @@ def test_missing_statistics_are_refused() -> None:
         env = make_wrapped_tensors(ENVS["flat"], [wrapper])
         assert isinstance(env, TensorWrapper)
         env.allocate(2)
+        with pytest.raises(RuntimeError, match=r"\['observation'\] have no statistics: load those of a vector that"):
+            env.begin(torch.tensor([True, True]), torch.tensor([5, 6]))
         with pytest.raises(ValueError, match=r"\['observation'\] are not among the statistics of \[\]"):
             env.load_shared_state({})
 

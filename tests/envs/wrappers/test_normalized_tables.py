@@ -83,8 +83,11 @@ def test_rows_share_their_statistics_so_that_their_order_means_nothing() -> None
     [
         ({"shared_rows": ["point"]}, r"shared_rows names 'point', but the observations are \['exists', .*'speed'\]"),
         ({"shared_rows": ["speed"]}, r"shared_rows names 'speed' of shape \(1,\), which has no rows"),
-        ({"shared_rows": ["exists"]}, "shared_rows names 'exists', which is not normalised"),
-        ({"shared_rows": ["points"], "exclude": ["points"]}, "shared_rows names 'points', which is not normalised"),
+        ({"shared_rows": ["exists"]}, r"shared_rows names 'exists', .* not normalised: it has bounds within \[0, 1\]"),
+        (
+            {"shared_rows": ["points"], "exclude": ["points"]},
+            "shared_rows names 'points', which is not normalised: it is in exclude",
+        ),
         (
             {"shared_rows": ["points"], "statistics": {"points": {"mean": np.zeros((3, 2)), "std": 1.0}}},
             r"observation 'points': .*\(3,2\)",
@@ -94,3 +97,25 @@ def test_rows_share_their_statistics_so_that_their_order_means_nothing() -> None
 def test_rows_that_cannot_share_statistics_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^RunningObservationNormalizationWrapper: {message}"):
         KIND.wrap(GymMazeEnv(Items()), **options)
+
+
+@pytest.mark.parametrize(
+    ("space", "reason"),
+    [
+        (spaces.Box(0, 255, (3, 2), np.uint8), "consists of bytes or has three dimensions or more, as images do"),
+        (spaces.Box(-1, 1, (3, 2, 2)), "consists of bytes or has three dimensions or more, as images do"),
+        (spaces.MultiDiscrete([3, 2]), "is a MultiDiscrete, not a Box"),
+    ],
+)
+def test_the_reason_why_rows_are_not_normalised_is_named(space: spaces.Space[Any], reason: str) -> None:
+    simulation = Items()
+    simulation.observation_space = spaces.Dict({"rows": space})
+    with pytest.raises(ValueError, match=f"shared_rows names 'rows', which is not normalised: it {reason}"):
+        KIND.wrap(GymMazeEnv(simulation), shared_rows=["rows"])
+
+
+@pytest.mark.parametrize("option", ["exclude", "shared_rows"])
+def test_a_single_name_is_refused_where_a_list_is_expected(option: str) -> None:
+    message = rf"^RunningObservationNormalizationWrapper: {option}='points' must be a list of names: \['points'\]"
+    with pytest.raises(TypeError, match=message):
+        KIND.wrap(GymMazeEnv(Items()), **{option: "points"})

@@ -16,6 +16,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
+from torch.distributions import Categorical
 
 from maze_pl.modules import A2C, IMPALA, PPO
 from maze_pl.modules.optimization.code_origin import WITHOUT_STATE
@@ -286,6 +287,21 @@ def test_a_cached_property_is_not_an_added_attribute() -> None:
     assert observe(Caching(Plain())).refused is None
 
 
+def test_what_a_distribution_computes_once_is_not_an_added_attribute() -> None:
+    class Weighted(Loss):
+        """Uses a distribution, whose probabilities torch computes when they are first read."""
+
+        def __init__(self, helper: Any) -> None:
+            super().__init__(helper)
+            self.prior = Categorical(logits=torch.tensor([0.0, 1.0]))
+
+        def loss(self, minibatch: Any) -> Tensor:
+            return super().loss(minibatch) * self.prior.entropy()
+
+    module = Weighted(Plain())
+    assert observe(module).refused is None and "probs" in vars(module.prior)
+
+
 @pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
 def test_anomaly_detection_is_named_as_the_reason() -> None:
     with torch.autograd.detect_anomaly():
@@ -322,6 +338,7 @@ def test_annealing_learns_what_autograd_learns(kit: SimpleNamespace, keeper: Any
 def test_changes_are_noticed_at_the_very_next_update(kit: SimpleNamespace, moment: str, algorithm: Any) -> None:
     module = same(kit, holding(Plain, moment, algorithm), epochs=6)
     assert "value changed from" in module.capture_refusal
+    assert module.capture_refusal.endswith("in a buffer (register_buffer), which is changed in place")
 
 
 READS: dict[str, Callable[[Any], Any]] = {
