@@ -180,7 +180,8 @@ class ActorSlots:
         is_full = np.count_nonzero(occupants >= 0, axis=1) == limit
         if is_full.any():
             name = self._name(envs[is_full][0], key, agents[is_full][0])
-            raise ValueError(f"{name} would be number {limit + 1} alive at once; max_agents allows {limit}")
+            fault = f"{name} would be number {limit + 1} alive at once; max_agents allows {limit}"
+            raise ValueError(f"{fault}, or is_actor_done() does not report those that have left")
 
     def _free_slots(self, envs: Array, key: int) -> Array:
         """Return a slot for an arriving agent in each environment; slots are added if necessary."""

@@ -87,7 +87,9 @@ class Spec:
                 raise ValueError(f"{fault}: leave it out")
             if n_slots < 1:
                 fault = f"the number of agents of sub-step {key!r} changes during an episode (count {n_agents})"
-                raise ValueError(f"{fault}; say how many may be alive at once by max_agents={{{key!r}: ...}}")
+                options = f"--max_agents '{{{key}: 4}}' (with fit: --data.max_agents)"
+                remedy = f"say how many may be alive at once, such as by max_agents={{{key!r}: 4}} in Python"
+                raise ValueError(f"{fault}; {remedy}, or {options} on the command line")
             own = dict(env.action_masks_dict.get(key, {}))
             steps[key] = StepSpec(observation_space, action_space, n_agents, n_slots, own)
         return cls(steps).with_masks(masks or {})

@@ -57,8 +57,14 @@ def _with_class_path(factory: Factory, env: Any) -> Factory:
     Raises:
         ValueError: There is no such class or function.
     """
-    named = {"random": "maze_pl.agents.RandomPolicy", "heuristic": env.heuristic_policy or "heuristic"}
-    path = named.get(factory.class_path, factory.class_path)
+    path = factory.class_path
+    if path == "random":
+        path = "maze_pl.agents.RandomPolicy"
+    elif path == "heuristic" and env.heuristic_policy is not None:
+        path = env.heuristic_policy
+        if not isinstance(path, str):
+            fault = f"heuristic_policy of {name_of(env)} is {path!r}"
+            raise ValueError(f"{fault}; give the class path as text, such as 'package.module.MyRule'")
     try:
         import_object(path)
     except ImportError as error:

@@ -61,7 +61,8 @@ class Puct(SearchMethod):
     found so far. With `deterministic`, there is no Gumbel noise.
 
     A node stands for a sequence of actions, not for a state: simulations with different futures
-    pass through the same nodes. Values are scaled to the range that was found in the tree.
+    pass through the same nodes, in which different actors may act. Values are scaled to the range
+    that was found in the tree.
 
     Args:
         calls: The policy.
@@ -141,7 +142,8 @@ class Puct(SearchMethod):
             descents.append(descent)
         while descending := [descent for descent in descents if not descent.is_at_leaf]:
             for descent, actions in zip(descending, self._candidates_of(descending), strict=True):
-                self._take(descent, next_edge(descent.node, actions, value_range))
+                actor = descent.simulation.actor
+                self._take(descent, next_edge(descent.node, actor, actions, value_range))
             if _is_cut_off(decision, descents):
                 return
         values = self._values(decision, [descent.simulation for descent in descents])
@@ -171,11 +173,15 @@ class Puct(SearchMethod):
 
     def _candidates_of(self, descents: Sequence[_Descent]) -> list[list[tuple[Action, float]]]:
         """Return the policy's most likely actions where each descent is; nodes keep the first ones."""
-        unknown = [descent for descent in descents if not descent.node.knows(descent.simulation.observation)]
+        unknown: list[_Descent] = []
+        for descent in descents:
+            if not descent.node.knows(descent.simulation.actor, descent.simulation.observation):
+                unknown.append(descent)
         found = self._calls.candidates([descent.simulation for descent in unknown])
         of_simulation = {id(descent.simulation): actions for descent, actions in zip(unknown, found, strict=True)}
         for descent in unknown:
             if descent.node.observation is None:
+                descent.node.actor = descent.simulation.actor
                 descent.node.observation = descent.simulation.observation
                 descent.node.candidates = of_simulation[id(descent.simulation)]
         return [of_simulation.get(id(descent.simulation), descent.node.candidates) for descent in descents]

@@ -1,5 +1,6 @@
 """Policy that searches before it acts."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ class SearchPolicy(EnvPolicy):
         self._gamma = gamma
         self._spare: list[Simulation] = []
         self._plans: dict[int, _Plan] = {}  # by environment, so that a plan that is not used up is replaced
+        is_of_actors = critic is not None and critic.kind == "step" and not spec.is_flat
+        self._may_warn = is_of_actors and self._uses_critic
 
     def act(
         self,
@@ -126,6 +129,8 @@ class SearchPolicy(EnvPolicy):
                     milliseconds=self.options.milliseconds,
                 )
                 acts = self._plan(method, decision)
+                if self._may_warn:
+                    self._warn_of_values_of_actors()
             if len(acts) > 1:
                 self._plans[place] = _Plan(episode, n_acts + 1, acts[1:])
             actions.append(acts[0].action)
@@ -146,6 +151,35 @@ class SearchPolicy(EnvPolicy):
             for networks in (self.policy, self._rule, self._critic):
                 stack.enter_context(evaluation_mode(networks))
             return method.plan(decision)
+
+    @property
+    def _uses_critic(self) -> bool:
+        """True if values of states are those of the critic."""
+        options = self.options
+        if options.method == "lookahead":
+            stops_early = options.rule == "policy" and options.horizon < DEFAULT_HORIZON
+            return stops_early and self._critic is not None
+        return options.method == "puct" and self._critic is not None
+
+    def _warn_of_values_of_actors(self) -> None:
+        """Warn once if the value of a state is not what all actors expect from there on.
+
+        This is known when a simulation has completed an environment step.
+        """
+        complete = [one for one in self._spare if one.n_acts and one.is_between_env_steps]
+        if not complete:
+            return
+        self._may_warn = False
+        if complete[0].env.get_actor_rewards() is not None:
+            known = "what the actor that acts next earns itself"
+        elif any(step.n_agents < 0 for step in self._spec.steps.values()):
+            known = "what happens until the actor that acts next is done"
+        else:
+            return
+        fault = f"the step critic only knows {known}, but a search looks for what is best for all actors"
+        effect = "a good action can look worse than a bad one"
+        remedy = "use best_of or lookahead without a horizon, or train with a shared critic"
+        warnings.warn(f"search {self.options}: {fault}, so that {effect}; {remedy}", UserWarning, stacklevel=3)
 
     def _following(
         self, place: int, episode: int, n_acts: int, env: Any, observation: dict[str, Array]
@@ -171,7 +205,7 @@ class SearchPolicy(EnvPolicy):
         values = ValueFunction(calls, self._critic, self._gamma, n_sub_steps, options.horizon)
         if options.method == "lookahead":
             rule = PolicyCalls(self._rule, self._spec, temperature, options.max_actions)
-            if options.rule == "policy" and options.horizon < DEFAULT_HORIZON and self._critic is not None:
+            if self._uses_critic:
                 return Lookahead(calls, rule, options, values, self._gamma)
             return Lookahead(calls, rule, options)
         return Puct(calls, values, self._gamma, options)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from maze_pl.agents.best_actions import Action
+from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import Array
 
 VISIT_SCALE: Final = 50.0
@@ -49,28 +50,32 @@ class Edge:
 class Node:
     """A sequence of actions from the root.
 
+    Where chance decides who acts next, several actors may act here: each has edges, also for actions
+    that look alike.
+
     Attributes:
-        edges: Actions that were considered here.
+        edges: Actions that were considered here, by actor.
         n_values: Number of simulations that have ended here.
         value_total: Sum of the values that they have found.
-        observation: Observation of the actor in the first simulation that passed on from here; None
-            before.
+        actor: Actor in the first simulation that passed on from here; None before.
+        observation: Its observation; None before.
         candidates: The policy's most likely actions for this observation, with their probabilities.
     """
 
-    edges: dict[ActionKey, Edge] = field(default_factory=dict)
+    edges: dict[tuple[ActorID, ActionKey], Edge] = field(default_factory=dict)
     n_values: int = 0
     value_total: float = 0.0
+    actor: ActorID | None = None
     observation: Mapping[str, Array] | None = None
     candidates: list[tuple[Action, float]] = field(default_factory=list)
 
-    def edge(self, action: Action) -> Edge:
-        """Return the edge of an action."""
-        return self.edges.setdefault(action_key(action), Edge(action))
+    def edge(self, actor: ActorID, action: Action) -> Edge:
+        """Return the edge of an actor's action."""
+        return self.edges.setdefault((actor, action_key(action)), Edge(action))
 
-    def knows(self, observation: Mapping[str, Array]) -> bool:
-        """Return whether `candidates` are those for an observation."""
-        if self.observation is None:
+    def knows(self, actor: ActorID, observation: Mapping[str, Array]) -> bool:
+        """Return whether `candidates` are those of an actor for an observation."""
+        if self.observation is None or actor != self.actor:
             return False
         return all(np.array_equal(self.observation[name], value) for name, value in observation.items())
 
@@ -121,7 +126,7 @@ def completed_values(node: Node, edges: Sequence[Edge], probabilities: Array) ->
     return completed
 
 
-def next_edge(node: Node, candidates: Sequence[tuple[Action, float]], value_range: ValueRange) -> Edge:
+def next_edge(node: Node, actor: ActorID, candidates: Sequence[tuple[Action, float]], value_range: ValueRange) -> Edge:
     """Return the edge that a simulation takes in a node.
 
     The improved policy is softmax(log-probability + scaled completed value). The action is taken
@@ -129,10 +134,11 @@ def next_edge(node: Node, candidates: Sequence[tuple[Action, float]], value_rang
 
     Args:
         node: The node.
-        candidates: Actions and their probabilities.
+        actor: The actor.
+        candidates: Its actions and their probabilities.
         value_range: The range of values in the tree.
     """
-    edges = [node.edge(action) for action, _ in candidates]
+    edges = [node.edge(actor, action) for action, _ in candidates]
     probabilities = np.array([probability for _, probability in candidates])
     completed = completed_values(node, edges, probabilities)
     scaled = np.array([value_range.scaled(value) for value in completed.tolist()])

@@ -464,6 +464,36 @@ def test_faults_of_several_actors_are_found(core: type[HeapCoreEnv], explanation
     assert line.name == "steps" and re.search(explanation, line.explanation), str(report)
 
 
+class Changing(HeapCoreEnv):
+    """Does not say how many workers there are."""
+
+    @property
+    def agent_counts_dict(self) -> dict[int | str, int]:
+        return {"plan": 1, "work": -1}
+
+
+class NeverDone(Changing):
+    """Does not tell of the worker that retires."""
+
+    def is_actor_done(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("core", "is_warned"), [(Changing, False), (NeverDone, True)])
+def test_agents_that_leave_without_being_done_are_warned_of(core: type[HeapCoreEnv], is_warned: bool) -> None:
+    def make() -> Any:
+        env: Any = make_heap_env()
+        env.core_env.__class__ = core
+        return env
+
+    report = check_env(make, n_steps=100)
+    found = [line.explanation for line in report.lines if line.name == "steps" and line.verdict == "warning"]
+    assert len(found) == is_warned and report.ok, str(report)
+    if is_warned:
+        expected = r"^\d of \d+ agents of sub-step 'work' stop acting .* is_actor_done\(\) must be true"
+        assert re.search(expected, found[0])
+
+
 def test_an_environment_whose_time_never_advances_is_found() -> None:
     report = check_env(make_timeless, n_steps=100)
     (line,) = (line for line in report.lines if line.verdict == "error")
@@ -476,9 +506,15 @@ def normalised() -> RewardWrapper:
     return ReturnNormalizationRewardWrapper.wrap(ObservationNormalizationWrapper.wrap(limited))
 
 
+class PlainNumber(Seen):
+    def maze_to_space(self, maze_state: Any) -> Any:
+        return {**super().maze_to_space(maze_state), "left": maze_state["left"]}
+
+
 SOUND: list[tuple[str, Any, list[str] | None]] = [
     ("a walk", walk(), []),
     ("a walk itself", walk()(), []),
+    ("a number that is not an array", walk(seen=PlainNumber), []),
     ("CartPole", lambda: GymMazeEnv("CartPole-v1"), []),
     ("gymnasium's own", gymnasium.make("CartPole-v1"), []),
     ("Pendulum", lambda: GymMazeEnv("Pendulum-v1"), []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from maze_pl.agents.torch_state_critic import StateCritic
@@ -20,6 +21,13 @@ class SumOfHistory(StateCritic):
 
     def value(self, step_key: Any, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
         return 10 * observation["history"].clamp(min=0).sum(-1)
+
+
+class StepCritic(SumOfHistory):
+    """Values every state at 1."""
+
+    def value(self, step_key: Any, observation: Mapping[str, Tensor], agent_id: Tensor | None = None) -> Tensor:
+        return torch.ones(len(next(iter(observation.values()))))
 
 
 class SharedSumOfHistory(SumOfHistory):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -170,3 +170,127 @@ class _Count(ObservationConversionInterface):
 
 def coin_env(is_early: bool = False) -> MazeEnv:
     return MazeEnv(CoinCore(is_early), {0: _Guess()}, {0: _Count()})
+
+
+class TurnsCore(CoreEnv):
+    """Chance decides after each act which of two sub-steps is next; the second one has fewer options.
+
+    Its observations may be named like those of the first one, and are all equal.
+    """
+
+    N_OPTIONS: ClassVar[dict[str, int]] = {"many": 4, "few": 2}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed(0)
+        self.reset()
+
+    def step(self, maze_action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if maze_action >= self.N_OPTIONS[self.key]:
+            raise ValueError(f"{self.key} has no option {maze_action}")
+        self.key = ("many", "few")[self.generator.integers(2)]
+        self.n_steps += 1
+        self.context.increment_env_step()
+        return self.key, float(maze_action == 1), self.n_steps == 6, False, {}
+
+    def reset(self) -> Any:
+        self.key, self.n_steps = "many", 0
+        return self.key
+
+    def seed(self, seed: int) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def get_maze_state(self) -> Any:
+        return self.key
+
+    def actor_id(self) -> ActorID:
+        return ActorID(self.key, 0)
+
+    @property
+    def agent_counts_dict(self) -> dict[Any, int]:
+        return dict.fromkeys(self.N_OPTIONS, 1)
+
+    def clone_from(self, env: Any) -> None:
+        take_over(self, env)
+
+
+class _Option(ActionConversionInterface):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def space(self) -> spaces.Dict:
+        return spaces.Dict({"choice": spaces.Discrete(self.n)})
+
+    def space_to_maze(self, action: Any, maze_state: Any) -> int:
+        return int(action["choice"])
+
+
+class _Nothing(ObservationConversionInterface):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def space(self) -> spaces.Dict:
+        return spaces.Dict({self.name: spaces.Box(0, 1, (1,), np.float32)})
+
+    def maze_to_space(self, maze_state: Any) -> dict[str, Any]:
+        return {self.name: np.zeros(1, np.float32)}
+
+
+def turns_env(name: str = "nothing") -> MazeEnv:
+    """An environment whose second sub-step has an observation of a given name; the first one's is `nothing`."""
+    actions = {key: _Option(n) for key, n in TurnsCore.N_OPTIONS.items()}
+    return MazeEnv(TurnsCore(), actions, {"many": _Nothing("nothing"), "few": _Nothing(name)})
+
+
+class ForemanCore(CoreEnv):
+    """A foreman chooses who works; one worker earns 0.5 for itself, the other one 1 for the foreman."""
+
+    def __init__(self, is_attributed: bool) -> None:
+        super().__init__()
+        self.is_attributed = is_attributed
+        self.reset()
+
+    def step(self, maze_action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.key == "foreman":
+            self.key = ("selfish", "generous")[maze_action]
+            return self.key, 0.0, False, False, {}
+        self.rewards = np.array([0.0, 0.5] if self.key == "selfish" else [1.0, 0.0])
+        self.key = "foreman"
+        self.n_steps += 1
+        self.context.increment_env_step()
+        return self.key, float(self.rewards.sum()), self.n_steps == 3, False, {}
+
+    def reset(self) -> Any:
+        self.key, self.n_steps, self.rewards = "foreman", 0, np.zeros(2)
+        return self.key
+
+    def seed(self, seed: int) -> None:
+        """Nothing is random."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def get_maze_state(self) -> Any:
+        return self.key
+
+    def get_actor_rewards(self) -> Any:
+        return self.rewards if self.is_attributed else None
+
+    def actor_id(self) -> ActorID:
+        return ActorID(self.key, 0)
+
+    @property
+    def agent_counts_dict(self) -> dict[Any, int]:
+        return dict.fromkeys(("foreman", "selfish", "generous"), 1)
+
+    def clone_from(self, env: Any) -> None:
+        take_over(self, env)
+
+
+def foreman_env(is_attributed: bool) -> MazeEnv:
+    core = ForemanCore(is_attributed)
+    keys = list(core.agent_counts_dict)
+    return MazeEnv(core, {key: _Option(2) for key in keys}, {key: _Nothing("nothing") for key in keys})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -30,7 +31,8 @@ from maze_pl.modules import ES
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.search import SearchError, SearchOptions, SearchPolicy
 from maze_pl.search.decision import PlannedAct
-from tests.search.problems import best_total, coin_env, table_env
+from tests.search.policies import GAMMA, StepCritic
+from tests.search.problems import best_total, coin_env, foreman_env, table_env, turns_env
 
 EXHAUSTIVE = ["best_of:400", "beam:36", "puct:200"]
 
@@ -87,6 +89,33 @@ def test_no_search_foresees_a_coin(search: str, is_early: bool) -> None:
     played = rollout(partial(coin_env, is_early), "random", episodes=12, search=search, record=())
     mean = np.mean(returns(played)) / 10
     assert abs(mean - 0.5) < 4 * 0.5 / np.sqrt(120), f"{mean} of 120 guesses are right"
+
+
+@pytest.mark.parametrize("name", ["nothing", "something"], ids=["equal observations", "other names"])
+@pytest.mark.parametrize("search", ["best_of:16", "beam:16", "lookahead:random:16", "puct:32"])
+def test_sub_steps_between_which_chance_chooses_try_their_own_actions(search: str, name: str) -> None:
+    """The environment raises an error if a sub-step gets an option of the other one."""
+    assert len(rollout(partial(turns_env, name), "random", search=search, record=(), deterministic=True)) == 1
+
+
+class Generous:
+    """The foreman's best choice, with a step critic."""
+
+    networks = SimpleNamespace(critic=StepCritic())
+    gamma = GAMMA
+
+    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
+        return PolicyStep({"choice": np.ones(len(batch.agent_id), np.int64)})
+
+
+def test_values_of_one_actor_among_several_are_warned_of() -> None:
+    env = partial(foreman_env, is_attributed=True)
+    for search in ("puct:4", "lookahead:policy:horizon=1"):
+        with pytest.warns(UserWarning, match="actor that acts next earns itself, but a search .*train with a shared"):
+            rollout(env, Generous(), search=search, record=())
+    for search in ("best_of:4", "lookahead:policy", "lookahead:random:horizon=1"):  # nothing is asked for a value
+        rollout(env, Generous(), search=search, record=())
+    rollout(partial(foreman_env, is_attributed=False), Generous(), search="puct:4", record=())
 
 
 def orders_of(env: Cutting2DCoreEnvironment, n: int) -> list[Any]:

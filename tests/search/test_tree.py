@@ -7,7 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from maze_pl.core.actor_id import ActorID
 from maze_pl.search.tree import Edge, Node, ValueRange, action_key, completed_values, next_edge, value_scale
+
+ACTOR = ActorID(0, 0)
 
 
 def test_values_completed_by_hand() -> None:
@@ -35,13 +38,13 @@ def test_visits_follow_the_improved_policy(seed: int) -> None:
     candidates = [({"a": choice}, probability) for choice, probability in enumerate(probabilities)]
     value_range = ValueRange()
     for choice in range(n):
-        edge = node.edge({"a": choice})
+        edge = node.edge(ACTOR, {"a": choice})
         edge.n_visits = int(generator.integers(0, 4))
         edge.total = float(generator.normal()) * edge.n_visits
         if edge.n_visits:
             value_range.add(edge.mean)
     value_range.add(-3.0)
-    edges = [node.edge(action) for action, _ in candidates]
+    edges = [node.edge(ACTOR, action) for action, _ in candidates]
     completed = completed_values(node, edges, np.array(probabilities))
     scale = 0.1 * (50 + max(edge.n_visits for edge in edges))
     weights = []
@@ -49,14 +52,24 @@ def test_visits_follow_the_improved_policy(seed: int) -> None:
         weights.append(probabilities[place] * math.exp(scale * value_range.scaled(float(completed[place]))))
     n_all = sum(edge.n_visits for edge in edges)
     margins = [weights[place] / sum(weights) - edges[place].n_visits / (1 + n_all) for place in range(n)]
-    assert next_edge(node, candidates, value_range) is edges[margins.index(max(margins))]
+    assert next_edge(node, ACTOR, candidates, value_range) is edges[margins.index(max(margins))]
 
 
 def test_equal_actions_have_one_edge() -> None:
     node = Node()
-    first = node.edge({"b": np.array([1, 2]), "a": 3})
-    assert node.edge({"a": np.int64(3), "b": [1, 2]}) is first
+    first = node.edge(ACTOR, {"b": np.array([1, 2]), "a": 3})
+    assert node.edge(ACTOR, {"a": np.int64(3), "b": [1, 2]}) is first
     assert action_key({"a": 3}) != action_key({"a": 2})
+
+
+@pytest.mark.parametrize("other", [ActorID(1, 0), ActorID(0, 1)], ids=["sub-step", "agent"])
+def test_actors_in_the_same_node_share_neither_statistics_nor_candidates(other: ActorID) -> None:
+    node = Node(actor=ACTOR, observation={"x": np.zeros(2), "y": np.ones(1)})
+    assert node.edge(other, {"a": 0}) is not node.edge(ACTOR, {"a": 0})
+    assert node.knows(ACTOR, {"x": np.zeros(2), "y": np.ones(1)})
+    assert not node.knows(other, {"x": np.zeros(2), "y": np.ones(1)})
+    assert not node.knows(other, {"x": np.zeros(2)}), "fewer observations, all equal"
+    assert not node.knows(other, {"z": np.zeros(2)}), "another observation"
 
 
 def test_values_are_scaled_to_the_range_found() -> None:

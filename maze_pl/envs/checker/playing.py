@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.envs.checker.examination import Examination, ObservationHistory
 from maze_pl.envs.checker.report import ERROR, WARNING, Finding
 from maze_pl.envs.contract import EnvContractError, check_observation
@@ -25,6 +26,7 @@ def check_steps(examination: Examination) -> Iterator[Finding]:
     for key in env.sub_steps:
         if acting and key not in acting:
             yield WARNING, f"sub-step {key!r} never acted: check which actor acts next, or play more acts"
+    yield from _vanished_agents(examination)
     for key, step in env.sub_steps.items():
         acts = [act for act in examination.acts if act.actor.step_key == key]
         if not acts:
@@ -43,3 +45,33 @@ def check_steps(examination: Examination) -> Iterator[Finding]:
                     check_observation(array, space, history.what, exactly=True)
             except EnvContractError as error:
                 yield ERROR, str(error)
+
+
+def _vanished_agents(examination: Examination) -> Iterator[Finding]:
+    """Find agents that come and go, but are never done.
+
+    Two or more have not acted for longer, when their episodes ended, than any agent of the sub-step
+    between two acts.
+    """
+    changing = {key for key, step in examination.env.sub_steps.items() if step.n_agents < 0}
+    changing -= {before.actor.step_key for before, act in pairwise(examination.acts) if act.is_actor_done}
+    last: dict[ActorID, int] = {}  # environment time of their last acts in this episode
+    gaps: dict[StepKey, int] = {}
+    silences: dict[StepKey, list[int]] = {}
+    for before, act in pairwise(examination.acts):
+        if act.action is None:
+            last = {}
+            continue
+        actor, now = before.actor, before.env_time
+        if actor.step_key in changing:
+            gaps[actor.step_key] = max(gaps.get(actor.step_key, 1), now - last.get(actor, now))
+            last[actor] = now
+        if act.terminated or act.truncated:
+            for other, time in last.items():
+                silences.setdefault(other.step_key, []).append(act.env_time - time)
+    for key, times in silences.items():
+        n_silent = sum(time > gaps[key] for time in times)
+        if n_silent > 1:
+            fault = f"{n_silent} of {len(times)} agents of sub-step {key!r} stop acting before their episodes end"
+            remedy = "is_actor_done() must be true after the last act of an agent"
+            yield WARNING, f"{fault}, and none is ever done: {remedy}"

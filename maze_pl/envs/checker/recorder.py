@@ -46,6 +46,7 @@ class Act(NamedTuple):
         actor_rewards: Rewards of the acts of the environment step that this act completed, for
             environments that attribute rewards to actors.
         summary: Statistics of the episode that this act ended, None if it ended none.
+        is_actor_done: Whether the actor that acted does not act again.
     """
 
     actor: ActorID
@@ -60,6 +61,7 @@ class Act(NamedTuple):
     seconds: float = 0.0
     actor_rewards: Sequence[float] = ()
     summary: EpisodeSummary | None = None
+    is_actor_done: bool = False
 
 
 class Recorder(Wrapper):
@@ -132,14 +134,16 @@ class Recorder(Wrapper):
             seconds = time.perf_counter() - began
         check_step(result, self.env)
         self.early_events.end_act()
-        if not self._has_one_actor and self.env.is_actor_done():
+        is_done = not self._has_one_actor and bool(self.env.is_actor_done())
+        if is_done:
             self._done.add(actor)
         if self._n_acts is not None:
             self._n_acts += 1
         is_complete = bool(self.env.get_env_time() > env_time or result[2] or result[3])
         attributed = self._attributed() if is_complete else ()
         summary = self._summary() if result[2] or result[3] else None
-        self._keep(result, action, seconds=seconds, actor_rewards=attributed, summary=summary)
+        further = {"seconds": seconds, "actor_rewards": attributed, "is_actor_done": is_done}
+        self._keep(result, action, summary=summary, **further)
         return result
 
     def _summary(self) -> EpisodeSummary | None:

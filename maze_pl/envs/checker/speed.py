@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from maze_pl.envs.checker.examination import Examination
-from maze_pl.envs.checker.report import OK, Finding
+from maze_pl.envs.checker.report import OK, SKIPPED, Finding
 
 _SECONDS_TO_EXCHANGE = 1e-4  # a step with another process
 
@@ -18,7 +18,10 @@ def check_speed(examination: Examination) -> Iterator[Finding]:
 
 
 def check_vectorization(examination: Examination) -> Iterator[Finding]:
-    """Recommend a way to step several environments."""
+    """Recommend a way to step several environments, unless these are arrays."""
+    if examination.plays_arrays:
+        yield SKIPPED, "an array environment steps all its environments together"
+        return
     seconds, n_cores = examination.env.seconds(), len(os.sched_getaffinity(0))
     where = "subprocess" if seconds > 2 * _SECONDS_TO_EXCHANGE and n_cores > 1 else "sequential"
     exchange = f"sending it to another process about {1e6 * _SECONDS_TO_EXCHANGE:.0f} us"

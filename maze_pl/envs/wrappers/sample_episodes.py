@@ -60,7 +60,7 @@ def sample_episodes(env: Wrapper, n_acts: int, seed: int, policy: str | Policy |
             episode, ended = episode + 1, False
         else:
             step_key, agent_id = env.actor_id()
-            rows = {name: value[np.newaxis] for name, value in observation.items()}
+            rows = {name: np.asarray(value)[np.newaxis] for name, value in observation.items()}
             batch = PolicyBatch(step_key, rows, np.array([agent_id]), maze_state=[env.get_simulation_state()])
             action = policy.act(batch, generator=generator).action
             heads = env.action_spaces_dict[step_key].spaces

@@ -104,6 +104,11 @@ def test_what_cannot_be_compared_is_named() -> None:
     assert "Unknown" in explanation
 
 
+def test_arrays_are_not_recommended_for_subprocesses() -> None:
+    (line,) = [line for line in check_env(CartPoleArrayEnv, n_steps=20).lines if line.name == "vectorization"]
+    assert line[1:] == ("skipped", "an array environment steps all its environments together")
+
+
 def test_other_environments_are_not_asked() -> None:
     assert not [line for line in check_env(make_yard, n_steps=20).lines if line.name == "arrays"]
     assert plays_in_arrays(ArrayMazeEnv(CartPoleArrayEnv()))

@@ -12,13 +12,14 @@ from jsonargparse import ArgumentParser
 from maze_pl.config.factories import Factory
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.random_policy import RandomPolicy
-from maze_pl.envs import GymMazeEnv
+from maze_pl.envs import GymMazeEnv, MazeEnv
 from maze_pl.envs.cutting_2d import maze_env_factory
 from maze_pl.envs.job_shop import job_shop_factory
 from maze_pl.envs.multi_echelon_stock import PoissonDemand, StockChain, stock_factory
 from maze_pl.envs.ride_hailing import central_dispatch_factory, ride_hailing_factory
 from maze_pl.envs.vehicle_routing import vehicle_routing_factory
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper, ResidualActionWrapper
+from tests.envs.structured_example import HeapCoreEnv, NamedAction, PlanObservation, WorkObservation
 
 CHAIN = StockChain([1, 2], PoissonDemand(5.0), backlog_costs=[9, 0], orders="box")
 ENVIRONMENTS: dict[str, Callable[[], Any]] = {
@@ -108,6 +109,21 @@ def test_an_error_inside_of_what_makes_a_policy_is_not_one_of_its_arguments() ->
     for policy in (make_wrongly, Factory(f"{__name__}.make_wrongly"), of_class_path("Wrong")):
         with pytest.raises(TypeError, match=r"object of type 'int' has no len"):
             means(policy)
+
+
+class PlainTarget(WorkObservation):
+    """Returns a number that is not an array."""
+
+    def maze_to_space(self, maze_state: dict[str, Any]) -> dict[str, Any]:
+        return {**super().maze_to_space(maze_state), "target": int(maze_state["target"])}
+
+
+def test_observations_may_be_numbers_that_are_not_arrays() -> None:
+    actions = {"plan": NamedAction("plan"), "work": NamedAction("work", "amount_mask")}
+    env = MazeEnv(HeapCoreEnv(), actions, {"plan": PlanObservation(), "work": PlainTarget()})
+    normalized = ObservationNormalizationWrapper(env)
+    normalized.estimate(50, seed=0)
+    assert not normalized.missing_statistics
 
 
 @pytest.mark.parametrize("maker", [RandomPolicy, lambda action_spaces_dict: RandomPolicy(action_spaces_dict)])
