@@ -17,12 +17,15 @@ from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.onnx_graphs import OPSET
 from maze_pl.bundle.parity import require_parity
 from maze_pl.bundle.recorded_decisions import recorded_decisions
+from maze_pl.bundle.recorded_episodes import RecordedEpisodes
 from maze_pl.bundle.traced_policy import traced
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.core.spec import Spec
 from maze_pl.core.version import __version__
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
-from maze_pl.envs.wrappers import LogStatsWrapper
+from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.wrappers import ActionMasksWrapper
 from maze_pl.runs.checkpoint import checkpoint_digest, named_checkpoint, read_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
@@ -46,7 +49,7 @@ def export(
     """Write the policy of a run and its wrappers to one file, which `maze_pl_runtime` runs without maze_pl.
 
     The file is written only if it decides as the policy does, in episodes that are played for this
-    purpose; see docs/bundles.md.
+    purpose, or in recorded ones if the training had no environment; see docs/bundles.md.
 
     Args:
         run: A run directory, or a checkpoint.
@@ -75,7 +78,8 @@ def export(
     path = named_checkpoint(run, checkpoint)
     module, data, origin = _read(path, trust)
     policy = _exportable(module.policy)
-    with closing(_silent_env(data)) as env:
+    env, episodes = _tested_episodes(data, policy.spec, episodes)
+    with closing(env):
         parts = traced(policy, env)
         manifest: dict[str, Any] = {
             "maze_pl": __version__,
@@ -145,12 +149,32 @@ def _exportable(policy: Any) -> TorchPolicy:
     raise ExportError(f"the policy is a {kind.__name__}, whose code is not part of a bundle: {expected}")
 
 
-def _silent_env(data: Any) -> LogStatsWrapper:
+def _tested_episodes(data: Any, spec: Spec, n_episodes: int) -> tuple[Wrapper, int]:
+    """Return an environment for the test, and the number of episodes in it.
+
+    Without an environment, these are episodes that the policy was trained on.
+
+    Args:
+        data: The data module.
+        spec: Specification of the policy.
+        n_episodes: Wanted number of episodes.
+
+    Raises:
+        ExportError: There is no environment, and the recorded episodes cannot be read.
+    """
+    if data.rollout_options["env"] is not None:
+        return _silent_env(data), n_episodes
+    try:
+        recorded = RecordedEpisodes(data.dataset.load(spec=spec), spec)
+    except (OSError, ValueError) as error:
+        fault = "the training had no environment, and the test cannot read the episodes that it had instead"
+        raise ExportError(f"{fault}: {error}") from error
+    return ActionMasksWrapper(recorded, {}), min(n_episodes, recorded.n_episodes)
+
+
+def _silent_env(data: Any) -> Wrapper:
     """Make the environment of a data module with frozen statistics, without wrappers that record."""
     options = data.rollout_options
-    if options["env"] is None:
-        bare: LogStatsWrapper = data.make_env()  # says that there is no environment
-        return bare
     wrappers = without_recorders(options["wrappers"])
     env = make_wrapped(options["env"], wrappers, options["action_masks"])
     load_shared_states(wrapper_stack(env), data.wrapper_statistics(), freeze=True)

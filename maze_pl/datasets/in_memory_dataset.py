@@ -99,7 +99,7 @@ class InMemoryDataset:
 
     def __init__(
         self,
-        input_data: str | Path | Trajectory | Sequence[Any],
+        input_data: Sequence[Any] | str | Path | Trajectory,
         trajectory_processor: TrajectoryProcessor | None = None,
         n_workers: int = 0,
         trust: bool = False,

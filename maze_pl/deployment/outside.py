@@ -234,6 +234,8 @@ class Outside:
             EnvContractError: The actor is unknown or missing, or the time is not that of the next act.
         """
         actor, env_time = _actor_named(received.actor_id), received.env_time
+        if not (env_time is None or isinstance(env_time, int | np.integer)):
+            raise EnvContractError(f"act was given env_time={describe(env_time)}; expected an integer")
         if self.is_flat:
             if actor is not None and actor != self._only_actor:
                 raise EnvContractError(f"actor_id={tuple(actor)}: the only actor is {tuple(self._only_actor)}")
@@ -246,8 +248,6 @@ class Outside:
             raise EnvContractError(f"actor_id={tuple(actor)} is unknown; numbers of agents are {self._counts}")
         expected = (0,) if is_first else (self._env_time, self._env_time + 1)
         env_time = 0 if env_time is None else env_time
-        if not isinstance(env_time, int | np.integer):
-            raise EnvContractError(f"act was given env_time={describe(env_time)}; expected an integer")
         if env_time not in expected:
             numbers = " or ".join(map(str, expected))
             raise EnvContractError(f"env_time={env_time}: expected {numbers}; it counts the steps of an episode from 0")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
@@ -15,6 +15,7 @@ from maze_pl.envs.gym_observation_conversion import GymObservationConversion
 from maze_pl.envs.structured_env import Array, Observation
 
 _NOTHING = object()
+_RETURNED: Final = "the observation that the environment returned"  # as conversions call a state
 
 
 class PreparedConversion(ObservationConversionInterface):
@@ -59,8 +60,8 @@ class PreparedConversion(ObservationConversionInterface):
         self._state = _NOTHING
         try:
             observation = self._conversion.maze_to_space(maze_state)
-        except EnvContractError:
-            raise
+        except EnvContractError as error:
+            raise EnvContractError(str(error).replace(_RETURNED, "the state that was given")) from error
         except Exception as error:  # conversions are the user's code
             fault = f"{name} of sub-step {self._step_key!r} refuses the state {describe(maze_state)}"
             raise EnvContractError(f"{fault}: {type(error).__name__}: {error}") from error

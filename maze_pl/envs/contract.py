@@ -7,7 +7,9 @@ environment, which are checked in full.
 
 import linecache
 import traceback
+from contextlib import suppress
 from math import isfinite
+from numbers import Number
 from typing import Any, Final
 
 import numpy as np
@@ -206,7 +208,8 @@ def check_observation(observation: Any, space: spaces.Space[Any], what: str, exa
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise EnvContractError(f"{what} is {describe(observation)}; its space expects {space.dtype}")
+        came = f"{describe(observation)}{_among(observation)}"
+        raise EnvContractError(f"{what} is {came}; its space expects {space.dtype}")
     if array.shape != space.shape:
         raise EnvContractError(f"{what} has shape {array.shape}; its space has {space.shape}")
     dtype = np.dtype(space.dtype)
@@ -216,6 +219,18 @@ def check_observation(observation: Any, space: spaces.Space[Any], what: str, exa
         raise EnvContractError(f"{what} {fault}")
     if exactly:
         _check_bounds(array, space, what)
+
+
+def _among(values: Any) -> str:
+    """Name the first of several values that is not a number; empty for a single value, or if a type says it."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        return ""
+    with suppress(ValueError):  # rows of different lengths
+        if np.ndim(values):
+            for value in np.asarray(values, object).ravel():
+                if not isinstance(value, Number | np.bool_):
+                    return f", one of which is {value!r:.40}"
+    return ""
 
 
 def _check_bounds(array: np.ndarray, space: spaces.Space[Any], what: str) -> None:

@@ -68,7 +68,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "time_update": "seconds to learn from a batch, averaged over batches",
     "update_ratio": "L2 norm of an update relative to that of the parameters",
     "value_clip_range": "limit of the change of values; follows a schedule",
-    "value_loss": "Huber loss of the TD errors, or their mean square",
+    "value_loss": "loss of the estimated values",
     "value_loss_coef": "weight of the critic's loss; follows a schedule",
     "vtrace_clip_pg_rho_threshold": "rho_bar of the advantages; follows a schedule",
     "vtrace_clip_rho_threshold": "rho_bar of the value targets; follows a schedule",

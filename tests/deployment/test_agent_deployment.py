@@ -717,7 +717,11 @@ def test_the_simulation_is_not_asked_for_what_it_cannot_know() -> None:
         (np.array([0, np.inf, 0, 0], np.float32), "'observation' of sub-step 0 is not finite after the wrappers"),
         (np.zeros(3, np.float32), r"has shape \(3,\); its space has \(4,\)"),
         (np.zeros((1, 4), np.float32), r"has shape \(1, 4\)"),
-        (["a", "b", "c", "d"], "the observation that the environment returned is a list of 4 values"),
+        (
+            ["1", "2", "3", "4"],
+            "the state that was given is a list of 4 values, one of which is '1'; its space expects",
+        ),
+        ([0.0, None, 0.0, 0.0], "the state that was given is a list of 4 values, one of which is None; its space"),
         ({"x": 1}, "is a dict with"),
         (None, "given None instead of a state"),
         (np.array([object()] * 4), "its space expects float32"),
@@ -779,6 +783,7 @@ def test_nothing_advances_with_a_bad_state() -> None:
         ({"truncated": "no"}, "act was given truncated='no' of type str"),
         ({"info": 3}, "act was given the info '3' of type int; expected a dict"),
         ({"actor_id": (1, 0)}, r"actor_id=\(1, 0\): the only actor is \(0, 0\)"),
+        ({"env_time": "noon"}, "act was given env_time='noon' of type str; expected an integer"),
     ],
 )
 def test_bad_steps_are_refused(step: dict[str, Any], message: str) -> None:

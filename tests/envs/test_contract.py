@@ -76,6 +76,7 @@ RESETS: list[tuple[str, Callable[[Any], Any], spaces.Space[Any], str]] = [
     ("a shape that fits by accident", put(0, np.zeros(1)), BOX, r"has shape \(1,\); its space has \(2,\)"),
     ("no observation", put(0, None), BOX, "that reset of Broken returned is None; its space expects float32"),
     ("text", put(0, "ab"), BOX, "returned is 'ab' of type str; its space expects float32"),
+    ("text among numbers", put(0, [1.0, "2"]), BOX, "is a list of 2 values, one of which is '2'; its space expects"),
     ("rows of all lengths", put(0, [[1], [1, 2]]), BOX, "is a list of 2 values; its space expects float32"),
     ("a missing key", put(0, {"x": GOOD}), DICT, r"is a dict with \['x'\]; its space has \['x', 'y'\]"),
     ("another key", put(0, {"x": GOOD, "y": 1, "z": 2}), DICT, r"is a dict with \['x', 'y', 'z'\]; its space has"),

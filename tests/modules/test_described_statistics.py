@@ -77,3 +77,4 @@ def test_custom_algorithms_describe_their_own_statistics(kit: SimpleNamespace) -
     assert described["OwnEvents/rho"] == "something else"
     assert described["OwnEvents/width"] == "its width"
     assert described["OwnEvents/policy_loss"].startswith("loss of the policy")
+    assert described["OwnEvents/value_loss"] == "loss of the estimated values"
