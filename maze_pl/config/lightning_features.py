@@ -22,6 +22,7 @@ ASYNCHRONOUS: Final = (
 """Message about this plugin."""
 _OPTIONS: Final[dict[str, tuple[Any, str]]] = {
     "gradient_clip_val": (None, "algorithms clip the gradient themselves: use model.max_grad_norm"),
+    "gradient_clip_algorithm": (None, "algorithms limit the norm of the gradient themselves: use model.max_grad_norm"),
     "accumulate_grad_batches": (1, f"algorithms step their optimisers themselves: {BATCHES}"),
     "barebones": (
         False,

@@ -17,6 +17,7 @@ from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.collect.replay.buffer import ReplayBuffer, n_separate_of
 from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
+from maze_pl.core.checkpoint_io import readable_io
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.records.framing import written_size
 from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
@@ -193,7 +194,7 @@ class BuffersBesideCheckpoints(CheckpointIO):
             fault = "save_buffer=True does not work with the plugin AsyncCheckpointIO"
             reason = "a buffer may be removed before the checkpoint that names it is written"
             raise ValueError(f"{fault}: {reason}; leave the plugin out, or write checkpoints less often")
-        self._wrapped, self._name = wrapped, name
+        self._wrapped, self._name = readable_io(wrapped), name
         self._read_from: Path | None = None  # folder of the checkpoint that was read
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:

@@ -16,6 +16,7 @@ from maze_pl.distributions.dict_probability_distribution import DictProbabilityD
 from maze_pl.distributions.exploration import Exploration
 from maze_pl.distributions.multi_categorical_probability_distribution import MultiCategoricalProbabilityDistribution
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution
+from maze_pl.distributions.result_shapes import require_shapes
 from maze_pl.distributions.squashed_gaussian_probability_distribution import SquashedGaussianProbabilityDistribution
 
 DistributionMapperConfig = Sequence[Mapping[str, Any]]
@@ -68,8 +69,8 @@ class DistributionMapper:
             logits, or only means if the standard deviations are not outputs of the network.
 
     Raises:
-        ValueError: An override is malformed or names an unknown head, space or distribution, or a
-            mask belongs to a head that cannot be masked.
+        ValueError: An override is malformed or names an unknown head, space or distribution, a mask
+            belongs to a head that cannot be masked, or a custom distribution returns wrong shapes.
         TypeError: No default distribution fits the space of a head, or the configured one does not.
 
     Example:
@@ -99,6 +100,7 @@ class DistributionMapper:
                 self.logits_shapes[head] = distribution.required_logits_shape(space)
             except TypeError as error:
                 raise TypeError(f"action head {head!r} with space {space}: {error}") from error
+            require_shapes(head, distribution, space)
             self.network_shapes[head] = self.logits_shapes[head]
             if exploration is not None:
                 self.explorations[head] = exploration

@@ -15,7 +15,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.checkpoint import add_to_checkpoint, checkpoint_entry
 from maze_pl.core.checks import check_at_least
 from maze_pl.core.spec import Spec
-from maze_pl.modules.hyperparameters import save_plain_hyperparameters
+from maze_pl.modules.hyperparameters import PlainHyperparameters, save_plain_hyperparameters
 from maze_pl.modules.learning_rates import LearningRates
 from maze_pl.modules.network_choice import NetworksOption, as_spec, composed, composer_of, require_critic, spec_of_data
 from maze_pl.modules.network_description import NamedNetworks, describe_networks, require_same_networks
@@ -38,7 +38,7 @@ from maze_pl.schedules import Coefficient, require_length
 Inputs = TypeVar("Inputs")
 
 
-class AlgorithmModule(NamedNetworks, RunModule):
+class AlgorithmModule(NamedNetworks, PlainHyperparameters, RunModule):
     """A learning algorithm. Subclasses write `training_step`, which calls `gradient_step` any number of times.
 
     A subclass declares as `batch_type` what it learns from; other data is refused before there are
@@ -327,7 +327,7 @@ class AlgorithmModule(NamedNetworks, RunModule):
         self._learning_rates.restore(self._loaded_checkpoint)
         self._loaded_checkpoint = {}
         require_length(self.trainer, [*self._learning_rates.schedules, *self._coefficients.names])
-        self._learning_rates.refuse_contradiction()
+        self._learning_rates.check_optimizers()
 
     def on_train_start(self) -> None:
         """Restore frozen parameters and random generators; set the first learning rates."""

@@ -220,19 +220,28 @@ class DQN(AlgorithmModule):
         for key, acts in minibatch.items():
             next_observation, reward, discount = acts.outcome
             with torch.no_grad():
-                next_value = self._next_value(key, next_observation, acts.agent_id)
+                next_value = self.next_value(key, next_observation, acts.agent_id)
                 target = torch.addcmul(reward, discount, next_value)
             value = self.action_value(key, acts.observation, acts.action, acts.agent_id)
             error = value - target
-            loss = acts.weighted_mean(self._penalty(error))
+            loss = acts.weighted_mean(self.penalty(error))
             total = total + loss
             size = error.detach().abs()
+            self.keep_errors(key, size)
             self.record("q_value", value.mean(), key)
             self.record("td_error", size.mean(), key)
             self.record("value_loss", loss, key)
-            if self._errors is not None:
-                self._errors.setdefault(key, []).append(size)
         return total
+
+    def keep_errors(self, key: StepKey, errors: Tensor) -> None:
+        """Keep TD errors, by which a prioritised buffer samples; a loss calls it once for each sub-step.
+
+        Args:
+            key: The sub-step.
+            errors: [B] errors of its acts; only their size counts.
+        """
+        if self._errors is not None:
+            self._errors.setdefault(key, []).append(errors.detach().abs())
 
     def action_value(
         self,
@@ -259,8 +268,17 @@ class DQN(AlgorithmModule):
         options = {head: chosen_options(values.action_space, action[head]) for head, values in heads.items()}
         return self._value(networks, key, observation, agent_id, heads, options)
 
-    def _next_value(self, key: StepKey, observation: Tree, agent_id: Tensor) -> Tensor:
-        """[B] Q'(s', a'), see the class."""
+    def next_value(self, key: StepKey, observation: Tree, agent_id: Tensor) -> Tensor:
+        """Compute Q'(s', a'), see the class; a variant with another target overrides it.
+
+        Args:
+            key: The sub-step.
+            observation: Name -> [B, ...], the next observations of the actors.
+            agent_id: [B] ids of the agents.
+
+        Returns:
+            [B]
+        """
         heads = _heads(self.target, key, observation, agent_id)
         choosing = _heads(self.networks, key, observation, agent_id) if self.double_q else heads
         options = {head: values.greedy_options() for head, values in choosing.items()}
@@ -282,8 +300,8 @@ class DQN(AlgorithmModule):
             terms.append(cast(StateCritic, networks.critic).value(key, observation, agent_id))
         return sum(terms[1:], terms[0])
 
-    def _penalty(self, error: Tensor) -> Tensor:
-        """[B] Huber loss of errors [B], or their squares."""
+    def penalty(self, error: Tensor) -> Tensor:
+        """Compute the Huber loss of errors [B], or their squares: [B]."""
         delta = self.huber_delta
         if isinstance(delta, Tensor):  # follows a schedule
             size = error.abs()

@@ -119,12 +119,13 @@ class LearningRates:
             names.append("lr_schedule=linear" if self._is_linear else f"lr={described(self._coefficient)}")
         return names + self._options.scheduled
 
-    def refuse_contradiction(self) -> None:
-        """Refuse schedules besides the schedulers of `configure_optimizers`.
+    def check_optimizers(self) -> None:
+        """Refuse schedules besides the schedulers of `configure_optimizers`; warn of options without effect.
 
         Raises:
             ValueError: There are both.
         """
+        self._options.warn_if_unused()
         if self.schedules and self._schedulers.is_active:
             contradiction = f"{self.schedules[0]} and a scheduler of configure_optimizers contradict each other"
             raise ValueError(f"{contradiction}: use one of them")

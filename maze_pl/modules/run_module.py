@@ -18,15 +18,18 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batch_types import learned_type, require_fitting_batch, require_fitting_data
 from maze_pl.core.batches import Evaluation, Experience
 from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
+from maze_pl.core.checkpoint_io import readable_io
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.unsuitable_features import refuse_unsuitable_trainer
 from maze_pl.modules.coefficients import Coefficients, HasCoefficients
 from maze_pl.modules.described_statistics import descriptions_of
+from maze_pl.modules.env_step_count import EnvStepCount
 from maze_pl.modules.equal_batches import EqualBatches
 from maze_pl.modules.half_precision import keep_batches_exact
 from maze_pl.modules.hooks import AlgorithmHooks
 from maze_pl.modules.optimization.recorded_values import RecordedValue
+from maze_pl.modules.overridden_hooks import refuse_unsuitable_hooks
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.restored_modes import RestoredModes
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
@@ -37,10 +40,16 @@ from maze_pl.system.global_generators import seed_global_generators
 from maze_pl.system.memory import keep_freed_memory
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
 
-_COUNT = "_extra_state"  # torch's name for the result of `get_extra_state`
 
-
-class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule, AlgorithmHooks, ActsOnObservations):
+class RunModule(
+    EqualBatches,
+    RestoredModes,
+    HasCoefficients,
+    EnvStepCount,
+    pl.LightningModule,
+    AlgorithmHooks,
+    ActsOnObservations,
+):
     """A module that acts, counts environment steps, logs statistics, and continues exactly from checkpoints.
 
     Attributes:
@@ -120,7 +129,9 @@ class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule
         keep_freed_memory()
         trainer: Any = self._trainer
         if trainer is not None:
+            refuse_unsuitable_hooks(self)
             keep_batches_exact(trainer)
+            trainer.strategy.checkpoint_io = readable_io(trainer.strategy.checkpoint_io)
         if stage == "fit" and trainer is not None:
             refuse_unsuitable_trainer(trainer)
             if trainer.fast_dev_run and not trainer.overfit_batches:  # which removes the limit of batches
@@ -319,6 +330,7 @@ class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule
 
         This hook runs after Lightning has restored its state, which would overwrite them.
         """
+        refuse_unsuitable_hooks(self)  # again: `setup` may be overridden as well
         self._schedulers.start()
         self._follow_schedules()
         restored, self._restored = self._restored, None
@@ -339,14 +351,6 @@ class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule
         self.generator.manual_seed(derive_seed(seed, "minibatches", self.env_steps, self.global_rank))
         if world_size() > 1:
             seed_global_generators(seed_of_rank)
-
-    def get_extra_state(self) -> Tensor:
-        """Return the count of environment steps: spawned processes return only module state."""
-        return torch.tensor(self.env_steps)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Restore the count of environment steps from `get_extra_state`."""
-        self.env_steps = int(state)
 
     @property
     def saves_alone(self) -> bool:
@@ -373,12 +377,7 @@ class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule
             ranks=[own] if alone else gather_objects(own),
         )
         self._coefficients.save(checkpoint)
-        self._count_in(checkpoint, self.env_steps)
-
-    def _count_in(self, checkpoint: dict[str, Any], env_steps: int) -> None:
-        """Set the count in the weights, which may be an average with the count of a copy."""
-        if _COUNT in checkpoint["state_dict"]:
-            checkpoint["state_dict"][_COUNT] = torch.tensor(env_steps)
+        self.count_in(checkpoint)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the state added by `on_save_checkpoint`.
@@ -390,7 +389,7 @@ class RunModule(EqualBatches, RestoredModes, HasCoefficients, pl.LightningModule
         if entry is None or "class_path" not in entry:  # of another program or kind of module
             return
         self.env_steps = entry["env_steps"]
-        self._count_in(checkpoint, self.env_steps)  # Lightning loads the weights after this
+        self.count_in(checkpoint)  # Lightning loads the weights after this
         if self._trainer is not None and self.trainer.precision == "64-true":
             self.double()  # which Lightning does after it has loaded the weights: they would be rounded
         self._statistics.load_state_dict(entry["statistics"])

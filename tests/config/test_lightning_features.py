@@ -40,6 +40,7 @@ def logger(name: str, **init_args: Any) -> list[str]:
 
 REFUSED: dict[str, tuple[list[str], list[str]]] = {
     "gradient_clip_val": (["--trainer.gradient_clip_val", "0.5"], ["gradient_clip_val=0.5", "model.max_grad_norm"]),
+    "gradient_clip_algorithm": (["--trainer.gradient_clip_algorithm", "value"], ["model.max_grad_norm"]),
     "accumulate_grad_batches": (["--trainer.accumulate_grad_batches", "2"], ["model.batch_size"]),
     "barebones": (["--trainer.barebones", "true"], ["barebones=True", "--trainer.logger false"]),
     "AsyncCheckpointIO": (

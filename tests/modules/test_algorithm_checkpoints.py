@@ -5,10 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pytorch_lightning import Callback, Trainer
 
+from maze_pl.callbacks import LastCheckpoint
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checkpoint import CHECKPOINT_FORMAT
 from maze_pl.modules import A2C, PPO
@@ -176,3 +178,33 @@ def test_checkpoint_after_an_exception_does_not_wait_for_other_ranks(
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]
     assert state["env_steps"] == 40
     assert len(state["ranks"]) == 1
+
+
+class Bag(Callback):
+    """A callback with any state."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"content": self.content}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.content = state["content"]
+
+
+def test_a_callback_may_hold_numbers_of_numpy_and_other_objects_are_refused_at_once(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    quiet: dict[str, Any] = {"enable_checkpointing": True, "default_root_dir": tmp_path}
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    module = A2C(actor_critic=kit.make_actor_critic())
+    kit.fit(module, length=1, callbacks=[Bag(np.float64(1.5)), LastCheckpoint()], **quiet)
+    written = path.read_bytes()
+    bag = Bag(None)
+    with pytest.raises(ValueError, match=r"^callbacks\['Bag'\]\['content'\] of the checkpoint is a numpy.ndarray"):
+        kit.fit(module, length=1, epochs=3, callbacks=[Bag(np.arange(3)), LastCheckpoint()], **quiet)
+    assert path.read_bytes() == written
+    kit.fit(module, length=1, epochs=2, callbacks=[bag, LastCheckpoint()], ckpt_path=path, **quiet)
+    assert type(bag.content) is float
+    assert bag.content == 1.5

@@ -326,6 +326,41 @@ def test_td_errors_are_handed_over_where_they_are_asked_for(
         torch.testing.assert_close(errors[update], torch.tensor(wanted), rtol=1e-4, atol=1e-4)
 
 
+class Variant(DQN):
+    """A target and a loss of a user's, written with public names."""
+
+    def next_value(self, key: Any, observation: Any, agent_id: torch.Tensor) -> torch.Tensor:
+        return super().next_value(key, observation, agent_id) + 1.0
+
+    def loss(self, minibatch: dict[Any, TransitionBatch]) -> torch.Tensor:
+        total = torch.zeros(())
+        for key, acts in minibatch.items():
+            observation, reward, discount = acts.outcome
+            with torch.no_grad():
+                target = reward + discount * self.next_value(key, observation, acts.agent_id)
+            error = self.action_value(key, acts.observation, acts.action, acts.agent_id) - target
+            self.keep_errors(key, error)
+            total = total + acts.weighted_mean(self.penalty(error))
+        return total
+
+
+def test_a_variant_of_the_target_needs_public_names_only(kit: SimpleNamespace) -> None:
+    given: list[Any] = []
+    plain = make("choice")
+    variant = Variant(actor_critic=copy.deepcopy(plain.networks), lr=1e-9)
+    variant.target.load_state_dict(plain.target.state_dict())
+    kit.fit(variant, lambda seed: replay_batch("choice", 2, seed, given.append), length=1)
+    errors = given[0][0]
+    assert not errors.requires_grad
+    for update, acts in enumerate(replay_batch("choice", 2).updates()):
+        following, reward, discount = acts[0].outcome
+        target = reward + discount * (1.0 + plain.next_value(0, following, acts[0].agent_id))
+        value = plain.action_value(0, acts[0].observation, acts[0].action, acts[0].agent_id)
+        torch.testing.assert_close(errors[update], (value - target).abs().detach(), rtol=1e-4, atol=1e-4)
+    kit.fit(variant, lambda seed: replay_batch("choice", 2, seed), length=1)
+    assert (variant.capture_refusal, variant.n_traces) == (None, 1)  # traced without priorities
+
+
 @pytest.mark.parametrize("dueling", [False, True])
 def test_sub_steps_in_which_nobody_has_acted_are_left_out(kit: SimpleNamespace, dueling: bool) -> None:
     spec = Spec({"one": step_spec("choice"), "two": step_spec("multi_discrete")})

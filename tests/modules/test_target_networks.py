@@ -192,7 +192,7 @@ def test_copies_of_frozen_layers_keep_their_statistics(kit: SimpleNamespace, kin
         following, reward, discount = acts.outcome
         values = [copy.deepcopy(one.networks[0][0]).eval()(following)["act"] for one in networks]
         target = reward + discount * values[1].gather(-1, values[0].argmax(-1, keepdim=True)).squeeze(-1)
-        torch.testing.assert_close(module._next_value(0, following, acts.agent_id) * discount + reward, target)
+        torch.testing.assert_close(module.next_value(0, following, acts.agent_id) * discount + reward, target)
 
 
 # ------------------------------------------------------------------------------------------------------- precision

@@ -150,7 +150,8 @@ class GradientTracer:
         self._traces.pop(key, None)
         self._for_any_size.pop(key, None)
         if self._n_of_loss[_loss_of(key)] >= MAX_TRACES:
-            self.refused = f"what the loss reads keeps changing: {change}"
+            remedy = "keep a number that changes in a buffer (register_buffer), which is changed in place"
+            self.refused = f"what the loss reads keeps changing: {change}; {remedy}"
 
     def discard_graphs(self) -> set[Any]:
         """Drop the traces that are graphs of a device, and return their keys.

@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, Literal
 
 import pytorch_lightning as pl
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
@@ -199,6 +200,14 @@ class OptimizerOptions:
     def start_run(self) -> None:
         """Forget the optimisers of the previous run."""
         self._made = []
+
+    def warn_if_unused(self) -> None:
+        """Warn of options without effect, as `configure_optimizers` did not call `make_optimizer`."""
+        given = ["optimizer"] if self._choice != "adam" else []
+        given += ["optimizer_groups"] if self.groups else []
+        if given and not self._made:
+            fault = f"{' and '.join(given)} of {type(self._module).__name__} had no effect"
+            rank_zero_warn(f"{fault}: its configure_optimizers does not call make_optimizer, which follows them")
 
     def has_made(self, optimizer: Optimizer) -> bool:
         """True for an optimiser that `make` has returned: its learning rates follow the options."""

@@ -391,3 +391,27 @@ def test_a_scheduler_scales_the_rates_of_groups(kit: SimpleNamespace) -> None:
 
     trainer = kit.fit(make(Scheduled, optimizer_groups={FIRST: ParameterGroup(lr=0.002)}), epochs=2)
     assert [group["lr"] for group in trainer.optimizers[0].param_groups] == pytest.approx([0.0025, 0.0005, 0.0025])
+
+
+class ByHand(PPO):
+    """Makes its optimiser itself."""
+
+    def configure_optimizers(self) -> Any:
+        return SGD(self.parameters(), lr=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"optimizer": "sgd"}, "optimizer"),
+        ({"optimizer_groups": {FIRST: ParameterGroup(lr=0.002)}}, "optimizer_groups"),
+        ({"optimizer": AdamW, "optimizer_groups": {FIRST: ParameterGroup(lr=0.002)}}, "optimizer and optimizer_groups"),
+    ],
+)
+def test_options_of_optimisers_that_have_no_effect_are_named(options: dict[str, Any], named: str) -> None:
+    with pytest.warns(UserWarning, match=rf"^{named} of ByHand had no effect: its configure_optimizers does not call"):
+        KIT.fit(make(ByHand, **options), length=1)
+
+
+def test_an_algorithm_with_optimisers_of_its_user_needs_no_options() -> None:
+    KIT.fit(make(ByHand), length=1)

@@ -1,0 +1,144 @@
+"""Hooks of Lightning in algorithms of users: those without effect are refused, and those that forget `super`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+
+from maze_pl.core.batches import Rollout
+from maze_pl.modules import A2C, PPO, AlgorithmModule
+from tests.modules.small_algorithms import Reinforce
+
+pytestmark = pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+
+
+def named(name: str) -> Callable[..., None]:
+    """A hook that does nothing."""
+    scope: dict[str, Any] = {}
+    exec(f"def {name}(self, *arguments, **options): pass", scope)
+    hook: Callable[..., None] = scope[name]
+    return hook
+
+
+def with_hook(name: str, base: type = A2C) -> Any:
+    return type("Mine", (base,), {name: named(name)})
+
+
+@pytest.mark.parametrize(
+    ("hook", "remedy"),
+    [
+        ("configure_gradient_clipping", "use max_grad_norm"),
+        ("optimizer_step", "override gradient_step"),
+        ("optimizer_zero_grad", "override gradient_step"),
+        ("on_before_zero_grad", "override gradient_step"),
+        ("backward", "override gradient_step"),
+        ("on_before_backward", "override gradient_step"),
+        ("on_after_backward", "override gradient_step"),
+    ],
+)
+def test_a_hook_that_is_never_called_is_refused_with_the_alternative(
+    kit: SimpleNamespace, hook: str, remedy: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^Mine\.{hook} would never be called, as .*: {remedy}"):
+        kit.fit(with_hook(hook)(actor_critic=kit.make_actor_critic()))
+
+
+def test_hooks_of_backward_are_called_where_an_algorithm_calls_it(kit: SimpleNamespace) -> None:
+    called: list[str] = []
+
+    class ByHand(AlgorithmModule):
+        """Steps its optimiser as Lightning's pages describe it."""
+
+        def training_step(self, batch: Rollout, batch_idx: int) -> None:
+            optimizer: Any = self.optimizers()
+            self.manual_backward(sum(parameter.square().sum() for parameter in self.parameters()))
+            optimizer.step()
+
+        def on_before_backward(self, *arguments: Any) -> None:
+            called.append("before")
+
+        def on_after_backward(self) -> None:
+            called.append("after")
+
+    kit.fit(ByHand(actor_critic=kit.make_actor_critic()), length=1)
+    assert called == ["before", "after"]
+
+
+HOOKS = (
+    *("setup", "on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_batch_start", "on_train_batch_end"),
+    *("on_validation_epoch_end", "on_validation_end", "on_train_epoch_end", "on_save_checkpoint", "on_load_checkpoint"),
+)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_forgets_super_is_refused_by_its_name(kit: SimpleNamespace, hook: str) -> None:
+    message = rf"^Mine\.{hook} replaces the hook of maze_pl, .*: call super\(\)\.{hook}\(\.\.\.\) in it$"
+    with pytest.raises(TypeError, match=message):
+        kit.fit(with_hook(hook)(actor_critic=kit.make_actor_critic()))
+
+
+def test_the_class_is_named_also_where_another_one_calls_super(kit: SimpleNamespace) -> None:
+    class Outer(with_hook("on_train_start", Reinforce)):  # type: ignore[misc]
+        def on_train_start(self) -> None:
+            super().on_train_start()
+
+    with pytest.raises(TypeError, match=r"^Mine\.on_train_start replaces"):
+        kit.fit(Outer(actor_critic=kit.make_actor_critic()))
+
+
+def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator of a user, one without `functools.wraps`."""
+
+    def called(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return called
+
+
+class Announces:
+    """A class besides algorithms, whose hook is not called by theirs."""
+
+    def on_train_epoch_end(self) -> None:
+        raise AssertionError
+
+
+class Extends(PPO, Announces):
+    """Extends hooks in the ways that there are."""
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+
+    def on_fit_start(self) -> None:
+        PPO.on_fit_start(self)
+
+    def on_train_start(self) -> None:
+        def start() -> None:
+            super(Extends, self).on_train_start()
+
+        start()
+
+    @noted
+    def on_train_epoch_start(self) -> None:
+        super().on_train_epoch_start()
+
+    @functools.lru_cache  # noqa: B019
+    def on_validation_end(self) -> None:
+        getattr(super(), "on_validation_end")()  # noqa: B009
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """There is nothing to extend."""
+
+    def on_networks_ready(self) -> None:
+        """Not a hook of Lightning."""
+
+
+def test_extended_hooks_are_accepted(kit: SimpleNamespace) -> None:
+    module = Extends(actor_critic=kit.make_actor_critic(), batch_size=20)
+    kit.fit(module, length=1)
+    assert module.env_steps == 40
+    assert isinstance(module, pl.LightningModule)
