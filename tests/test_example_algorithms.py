@@ -106,6 +106,11 @@ def mean_action(network: nn.Module, view: Tensor) -> Tensor:
     return 1.0 + 3.0 * torch.tanh(network({"view": view})["action"])
 
 
+def scaled(action: Tensor) -> Tensor:
+    """Actions of BOX as critics read them, from -1 to 1."""
+    return (action - 1.0) / 3.0
+
+
 def q_value(network: nn.Module, view: Tensor, action: Tensor) -> Tensor:
     return network({"action": action, "view": view})["q_value"].squeeze(-1)
 
@@ -128,9 +133,10 @@ def test_the_critics_of_td3_learn_the_smaller_value_of_a_noisy_target_action(td3
     assert (noise.abs() > 0.89).any() and (noise.abs() < 0.89).any()
     following = acts.next_observation["view"]
     action = torch.clamp(mean_action(target_policy, following) + noise, -2.0, 4.0)
-    first, second = (q_value(network, following, action) for network in target_critics)
+    first, second = (q_value(network, following, scaled(action)) for network in target_critics)
     target = acts.reward + acts.discount * torch.minimum(first, second)
-    values = [q_value(network, acts.observation["view"], acts.action["action"]) for network in critics]
+    taken = scaled(acts.action["action"])
+    values = [q_value(network, acts.observation["view"], taken) for network in critics]
     expected = sum(((value - target) ** 2).mean() for value in values)
     torch.testing.assert_close(loss, expected)
 
@@ -139,7 +145,7 @@ def test_the_policy_of_td3_learns_from_the_first_critic(td3: Any) -> None:
     module, (policy, first, _), _, acts = td3
     view = acts.observation["view"]
     loss = module.policy_loss({0: acts})
-    torch.testing.assert_close(loss, -q_value(first, view, mean_action(policy, view)).mean())
+    torch.testing.assert_close(loss, -q_value(first, view, scaled(mean_action(policy, view))).mean())
     gradient = torch.autograd.grad(loss, list(module.policy.parameters()))
     assert all(part.abs().sum() > 0 for part in gradient)
 

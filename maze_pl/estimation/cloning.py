@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
+from torch import nn
 from tqdm import tqdm
 
 from maze_pl.agents import TorchPolicy
+from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import evaluation_mode
-from maze_pl.core.spec import Spec
+from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.estimation.probabilities import tensors
-from maze_pl.estimation.recorded_acts import RecordedActs
+from maze_pl.estimation.recorded_acts import RecordedActs, Situations
+from maze_pl.estimation.recorded_units import InRecordedUnits, Units
 from maze_pl.estimation.weighted_episodes import Array
 from maze_pl.perception import (
     AutomaticModelComposer,
@@ -21,6 +25,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     TemplateModelComposer,
 )
+from maze_pl.perception.automatic import kind_of
 from maze_pl.system.progress import bar_options
 
 _HELD_OUT = 0.1
@@ -54,7 +59,8 @@ def clone_of(acts: RecordedActs, seed: int, progress: bool = False) -> Clone:
     maximise the log-probability of the acts of nine tenths of the episodes, until that of the
     others has not risen for ten epochs and 500 updates. Agents whose number changes during an episode share a
     network, so that they are taken to act alike. For acts on the bounds of a Box, the probability
-    is that of all samples that are clipped to them.
+    is that of all samples that are clipped to them. Numbers that were recorded in any unit are
+    learned equally well, see `InRecordedUnits`.
     Importance sampling with an estimated behaviour policy: J. Hanna, S. Niekum and P. Stone 2019,
     arXiv:1806.01347.
 
@@ -70,7 +76,7 @@ def clone_of(acts: RecordedActs, seed: int, progress: bool = False) -> Clone:
         raise ValueError("cloning needs at least two episodes, one of which decides when to stop: record more")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        policy = _networks(acts.spec)
+        policy = _networks(acts)
     generator = np.random.default_rng(seed)
     n_held_out = max(1, round(_HELD_OUT * acts.n_episodes))
     is_held_out = np.zeros(acts.n_episodes, bool)
@@ -129,13 +135,64 @@ def _train(
     return best
 
 
-def _networks(spec: Spec) -> TorchPolicy:
-    """Make networks that fit the spaces, one for each agent where the number of agents is fixed."""
-    arguments = AutomaticModelComposer().describe(spec)["init_args"]
+def _networks(acts: RecordedActs) -> TorchPolicy:
+    """Make networks that fit the spaces, one for each agent where the number of agents is fixed.
+
+    Observations that are vectors and continuous actions are standardised by those that were recorded.
+    """
+    spec = acts.spec
+    vectors = _vectors(spec)
+    arguments = AutomaticModelComposer(kinds=dict.fromkeys(vectors, "vector")).describe(spec)["init_args"]
     separate = [key for key, step in spec.steps.items() if step.n_agents > 1]
     builder = ConcatModelBuilder(**arguments["model_builder"]["init_args"])
     composer = TemplateModelComposer(builder, ProbabilisticPolicyComposer(None, separate))
-    return composer.compose(spec).policy
+    composed: Any = composer.compose(spec).policy.networks
+    networks: dict[StepKey, list[nn.Module]] = {}
+    for key, of_step in zip(spec.step_keys, composed, strict=True):
+        situations = acts.situations[key]
+        networks[key] = []
+        for agent, network in enumerate(of_step):
+            of_agent = situations.agent_id[: situations.n_acts] == agent
+            rows = of_agent if key in separate and of_agent.any() else np.full(situations.n_acts, True)
+            networks[key].append(_in_recorded_units(network, spec.steps[key], situations, rows, vectors))
+    return TorchPolicy(networks, spec, None, separate)
+
+
+def _vectors(spec: Spec) -> list[str]:
+    """Return the observations that are plain numbers: no masks, categories or images."""
+    kinds: dict[str, set[str]] = {}
+    masks: set[str] = set()
+    for step in spec.steps.values():
+        masks.update(step.masks.values())
+        for name, space in step.observation_space.spaces.items():
+            kind = kind_of(space) if isinstance(space, spaces.Box) else "category"
+            kinds.setdefault(name, set()).add(kind)
+    return [name for name, found in kinds.items() if name not in masks and found <= {"vector", "scaled"}]
+
+
+def _in_recorded_units(
+    network: nn.Module, step: StepSpec, situations: Situations, rows: Array, vectors: list[str]
+) -> nn.Module:
+    """Give a network the units of recorded observations and actions.
+
+    Args:
+        network: The network.
+        step: Its sub-step.
+        situations: The acts of the sub-step.
+        rows: [n_acts] which of these acts count.
+        vectors: Names of the observations to standardise.
+    """
+    if not rows.any():
+        return network
+    observations = {}
+    for name in vectors:
+        if name in step.observation_space.spaces:
+            observations[name] = Units.of(situations.observation[name][: len(rows)][rows])
+    actions = {}
+    for head, space in step.action_space.spaces.items():
+        if isinstance(space, spaces.Box):
+            actions[head] = Units.of(situations.action[head][rows].reshape(np.count_nonzero(rows), -1))
+    return InRecordedUnits(network, observations, actions)
 
 
 def _log_prob(policy: TorchPolicy, acts: RecordedActs, chosen: Array) -> torch.Tensor:

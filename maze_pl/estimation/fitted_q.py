@@ -4,7 +4,6 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Policy, evaluation_mode
 from maze_pl.core.spaces import environment_actions
 from maze_pl.core.spec import StepSpec
+from maze_pl.estimation.features import action_features, observation_features, standardised_boxes
 from maze_pl.estimation.probabilities import BATCH_SIZE, batches
 from maze_pl.estimation.recorded_acts import NOTHING, RecordedActs, Situations
 from maze_pl.estimation.weighted_episodes import Array, ModelValues
@@ -123,12 +123,8 @@ class FittedQ:
                     n_samples = 1 if deterministic else self._options.n_samples
                     candidates = _drawn_acts(policy, key, step, situations, generator, deterministic, n_samples)
                     weights = torch.full(candidates.shape[:2], 1.0 / n_samples, dtype=torch.float32)
-            self._inputs[place] = _Inputs(
-                observation=_observation_features(step, situations),
-                taken=torch.from_numpy(_action_features(step, situations.action)),
-                candidates=candidates,
-                weights=weights,
-            )
+            taken, candidates = standardised_boxes(step, action_features(step, situations.action), candidates)
+            self._inputs[place] = _Inputs(observation_features(step, situations), taken, candidates, weights)
         self._discount = torch.from_numpy(gamma ** (acts.next_time - acts.time)).float()
         self._scale = _scale_of_values(acts)
         self._reward = torch.from_numpy(acts.reward / self._scale).float()
@@ -347,44 +343,6 @@ def _drawn_acts(
             received = {}
             for head, space in step.action_space.spaces.items():
                 received[head] = environment_actions(space, action[head])
-            drawn.append(_action_features(step, received))
+            drawn.append(action_features(step, received))
         parts.append(np.stack(drawn, 1))
     return torch.from_numpy(np.concatenate(parts))
-
-
-def _observation_features(step: StepSpec, situations: Situations) -> Tensor:
-    """[n, F] observations as numbers: discrete ones as one-hot vectors, others standardised, and agents."""
-    parts = []
-    for name, space in step.observation_space.spaces.items():
-        parts.append(_features(space, situations.observation[name], f"observation {name!r}"))
-    if step.n_agents > 1:
-        parts.append(np.eye(step.n_agents, dtype=np.float32)[situations.agent_id])
-    features = np.concatenate(parts, -1)
-    spread = features.std(0)
-    standardised = (features - features.mean(0)) / np.where(spread > 1e-6, spread, 1.0)
-    return torch.from_numpy(standardised.astype(np.float32))
-
-
-def _action_features(step: StepSpec, action: dict[str, Any]) -> Array:
-    """[n, A] actions as numbers: discrete ones as one-hot vectors."""
-    parts = []
-    for head, space in step.action_space.spaces.items():
-        parts.append(_features(space, np.asarray(action[head]), f"action {head!r}"))
-    joined: Array = np.concatenate(parts, -1)
-    return joined
-
-
-def _features(space: spaces.Space[Any], values: Array, name: str) -> Array:
-    """[n, F] values of a space as float32."""
-    n = len(values)
-    if isinstance(space, spaces.Discrete):
-        one_hot: Array = np.eye(int(space.n), dtype=np.float32)[values.astype(np.int64).reshape(n) - int(space.start)]
-        return one_hot
-    if isinstance(space, spaces.MultiDiscrete):
-        choices = (values - space.start).reshape(n, -1).astype(np.int64)
-        sizes = space.nvec.ravel()
-        parts = [np.eye(int(size), dtype=np.float32)[choices[:, i]] for i, size in enumerate(sizes)]
-        return np.concatenate(parts, -1)
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return values.reshape(n, -1).astype(np.float32)
-    raise ValueError(f"{name} is {space}, which has no form as numbers")

@@ -35,10 +35,10 @@ def as_stored(values: Any, space: spaces.Space[Any], what: str, *, is_exact: boo
         ValueError: The values are not numbers, or the dtype is one of integers that cannot hold one
             of them.
     """
-    return _as_type(values, np.dtype(space.dtype), what, is_exact)
+    return as_type(values, np.dtype(space.dtype), what, is_exact)
 
 
-def _as_type(values: Any, dtype: np.dtype[Any], what: str, is_exact: bool) -> Array:
+def as_type(values: Any, dtype: np.dtype[Any], what: str, is_exact: bool) -> Array:
     """Copy numbers to an array of a dtype; see `as_stored`."""
     try:
         array = np.array(values)
@@ -108,14 +108,14 @@ def _column(values: Sequence[Any], dtype: np.dtype[Any], what: str) -> Array:
         ValueError: Something else is in its place; the message names the act.
     """
     try:
-        array = _as_type(values, dtype, what, is_exact=True)
+        array = as_type(values, dtype, what, is_exact=True)
     except ValueError:
         array = np.zeros(())
     if array.ndim == 1:
         return array
     numbers = []
     for place, value in enumerate(values):
-        number = _as_type(value, dtype, f"{what} of act {place}", is_exact=True)
+        number = as_type(value, dtype, f"{what} of act {place}", is_exact=True)
         if number.ndim:
             raise ValueError(f"{what} of act {place} is {reprlib.repr(value)}, expected a single number")
         numbers.append(number)

@@ -23,6 +23,14 @@ from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.records.acts import Act as Act
 from maze_pl.records.acts import Array, Tree, columns_of_acts, last_turn
+from maze_pl.records.arguments import (
+    flag_of,
+    require_acts,
+    require_counted_times,
+    require_id,
+    rewards_of_actors,
+    time_of_end,
+)
 from maze_pl.records.framing import read_records, write_record
 
 _LARGEST_COUNT: Final = 1 << 31
@@ -114,10 +122,20 @@ class SpacesTrajectoryRecord:
                 checked them; fractions of observations of integers are cut off, as for policies.
 
         Raises:
-            ValueError: An act does not fit the specification, or the acts contradict each other or
-                the end.
+            ValueError: An argument has the wrong type or shape, an act does not fit the
+                specification, or the acts contradict each other or the end.
         """
         is_exact = not is_from_environment
+        if is_exact:
+            require_id(episode_id)
+            try:
+                require_acts(acts)
+                terminated = flag_of(terminated, "terminated")
+                truncated = flag_of(truncated, "truncated")
+                last_env_time = time_of_end(last_env_time)
+                actor_reward = rewards_of_actors(actor_reward, len(acts))
+            except ValueError as error:
+                raise ValueError(f"episode {episode_id}: {error}") from error
         columns = columns_of_acts(spec, acts, is_exact)
         if last_actor is None:
             actor, last = None, dict(last_observation)
@@ -139,13 +157,14 @@ class SpacesTrajectoryRecord:
         return record
 
     def _require_consistent(self) -> None:
-        """Refuse an episode without an end, and actors that act although they were done.
+        """Refuse an episode without an end, wrong times, and actors that act although they were done.
 
         Raises:
             ValueError: The record contradicts itself, or `check` refuses it.
         """
         try:
             self.check()
+            require_counted_times(self.env_time, self.last_env_time, self.spec.is_flat)
         except ValueError as error:
             raise ValueError(f"episode {self.episode_id}: {error}") from error
         if self.last_observation and self.last_actor is None and not self.terminated:

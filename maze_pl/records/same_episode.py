@@ -1,6 +1,7 @@
 """Comparison of records with the same id: one episode again, a part of it, or another one.
 
-Ids follow from seeds, so that they do not distinguish the episodes of several policies.
+Ids follow from seeds, so that they do not distinguish the episodes of several policies; those of logs
+may be names of machines, which often do the same in other situations.
 """
 
 from __future__ import annotations
@@ -9,17 +10,22 @@ import hashlib
 import tempfile
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from maze_pl.core.spaces import leaves
+from maze_pl.records.acts import Array
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Everything that was chosen in an episode.
+    """Everything that was chosen in an episode, from which start, and with which rewards.
+
+    The other observations are not compared, as a copy may have a damaged one.
 
     Attributes:
         episode_id: UUID of the episode.
@@ -27,35 +33,52 @@ class Choices:
         is_cut: Whether the episode was not terminated, so that it may continue elsewhere.
         acts: Sub-steps, agents and actions of all acts, in order, as bytes. Those of a part of an
             episode are the beginnings of those of the whole.
+        start: Digest of the first observation.
+        rewards: Digest of all rewards.
     """
 
     episode_id: str
     n_acts: int
     is_cut: bool
     acts: tuple[bytes, ...]
+    start: bytes
+    rewards: bytes
 
     @classmethod
     def of(cls, record: SpacesTrajectoryRecord) -> Choices:
         """Return the choices of a record."""
         arrays = (record.key_index, record.agent_id, *leaves(record.action))
         acts = tuple(array.tobytes() for array in arrays)
-        return cls(record.episode_id, len(record), not record.terminated, acts)
+        of_first = record.observation[record.spec.step_keys[int(record.key_index[0])]]
+        start = _digest([array[:1] for array in leaves(of_first)])
+        rewards = _digest([record.reward])
+        return cls(record.episode_id, len(record), not record.terminated, acts, start, rewards)
 
     def identity(self) -> bytes:
         """Digest that is equal for records of the same episode."""
         digest = hashlib.blake2b(self.episode_id.encode(), digest_size=16)
         for content in self.acts:
             digest.update(content)
+        digest.update(self.start + self.rewards)
         return digest.digest()
 
     def is_part_of(self, other: Choices) -> bool:
         """True if this is the other episode, or one that was cut off before the other one ended."""
-        if (self.episode_id, len(self.acts)) != (other.episode_id, len(other.acts)):
+        compared = other.episode_id, other.start, len(other.acts)
+        if (self.episode_id, self.start, len(self.acts)) != compared:
             return False
         if self.n_acts > other.n_acts or (self.n_acts < other.n_acts and not self.is_cut):
             return False
         pairs = zip(self.acts, other.acts, strict=True)
         return all(whole.startswith(part) for part, whole in pairs)
+
+
+def _digest(arrays: Iterable[Array]) -> bytes:
+    """Return a digest of the contents of arrays."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
 
 
 class _Entry(NamedTuple):
@@ -64,6 +87,8 @@ class _Entry(NamedTuple):
     episode_id: str
     n_acts: int
     is_cut: bool
+    start: bytes
+    rewards: bytes
     place: int
     sizes: list[int]
 
@@ -88,7 +113,8 @@ class Parts:
         """Add an episode."""
         sizes = [len(content) for content in choices.acts]
         place = self._file.tell()
-        entry = _Entry(choices.episode_id, choices.n_acts, choices.is_cut, place, sizes)
+        known = choices.episode_id, choices.n_acts, choices.is_cut, choices.start, choices.rewards
+        entry = _Entry(*known, place, sizes)
         self._episodes.append(entry)
         self._file.write(b"".join(choices.acts))
 
@@ -121,4 +147,4 @@ class Parts:
         """Read the choices of an episode."""
         self._file.seek(entry.place)
         acts = tuple([self._file.read(size) for size in entry.sizes])
-        return Choices(entry.episode_id, entry.n_acts, entry.is_cut, acts)
+        return Choices(entry.episode_id, entry.n_acts, entry.is_cut, acts, entry.start, entry.rewards)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from maze_pl.core.policy import PolicyBatch
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.estimation.cloning import clone_of
+from maze_pl.estimation.probabilities import log_probs
 from maze_pl.estimation.recorded_acts import read_acts
 from maze_pl.estimation.results import OffPolicyEstimate, OffPolicyEvaluation
 from maze_pl.records.record_files import SpacesTrajectoryRecord
@@ -87,3 +88,39 @@ def test_few_acts_are_learned_past_a_plateau() -> None:
         rest |= {"last_actor": None, "last_observation": {}}
         records.append(SpacesTrajectoryRecord.of_acts(f"episode {number}", Spec({0: step}), acts, **rest))
     assert clone_of(read_acts(records, records[0].spec), 2).held_out_log_prob > np.log(1 / 4) + 0.1
+
+
+def continuous_episodes(unit: float) -> list[SpacesTrajectoryRecord]:
+    """Two agents, of which one follows what it sees, often up to a bound, and one does nearly nothing."""
+    seen = spaces.Dict(place=spaces.Box(-np.inf, np.inf, (1,), np.float32), people=spaces.Box(0, 10**6, (1,), np.int32))
+    step = StepSpec(seen, spaces.Dict(power=spaces.Box(0, unit, (1,), np.float32)), 2, 2)
+    generator = np.random.default_rng(0)
+    records = []
+    for number in range(40):
+        acts = []
+        for n in range(8):
+            place = generator.normal(size=1).astype(np.float32)
+            mean, deviation = (0.5 + 0.4 * place[0], 0.1) if n % 2 else (0.25, 0.001)
+            power = np.clip(generator.normal(mean, deviation, 1), 0, 1).astype(np.float32)
+            observation = {"place": unit * place, "people": [int(generator.integers(9))]}
+            acts.append((0, n % 2, n // 2, 0.0, False, observation, {"power": unit * power}))
+        rest = {"terminated": True, "truncated": False, "last_env_time": 4}
+        rest |= {"last_actor": None, "last_observation": {}}
+        records.append(SpacesTrajectoryRecord.of_acts(f"episode {number}", Spec({0: step}), acts, **rest))
+    return records
+
+
+def test_probabilities_of_a_clone_are_those_of_the_actions_in_their_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("maze_pl.estimation.cloning._PATIENT_UPDATES", 10)
+    found = []
+    for unit in (1.0, 4096.0):
+        records = continuous_episodes(unit)
+        acts = read_acts(records, records[0].spec)
+        power = acts.situations[0].action["power"][:, 0]
+        is_inside = (power > 0.0) & (power < unit)  # the others have probabilities, which have no unit
+        assert 0.05 < 1.0 - is_inside.mean() < 0.3
+        found.append(log_probs(clone_of(acts, 0).policy, acts, "clone") + np.log(unit) * is_inside)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-3)
+    agents = np.concatenate([record.agent_id for record in records])
+    assert found[0][agents == 0].mean() > 4.5  # 5.49 with a deviation of 0.001
+    assert found[0][agents == 1].mean() > -0.5

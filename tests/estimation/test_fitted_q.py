@@ -172,6 +172,26 @@ def test_returns_that_differ_by_rounding_are_learned_like_others() -> None:
     assert value_of(records, 1.0) == pytest.approx(mean_return(records, 1.0), rel=0.05)
 
 
+def values_of_continuous_acts(unit: float) -> np.ndarray[Any, Any]:
+    """Values of random actions between 0 and a unit, of which the recorded one in the middle is best."""
+    heads = spaces.Dict(power=spaces.Box(0, unit, (2,), np.float32), mode=spaces.Discrete(2))
+    spec = Spec({0: StepSpec(PLACE, heads)})
+    generator = np.random.default_rng(0)
+    records = []
+    for number in range(40):
+        power = generator.random(2).astype(np.float32)
+        reward = float(-np.square(power - 0.5).sum())
+        act = (0, 0, 0, reward, False, {"place": [number]}, {"power": unit * power, "mode": number % 2})
+        records.append(SpacesTrajectoryRecord.of_acts(f"episode {number}", spec, [act], True, False, 1, None, {}))
+    acts = read_acts(records, spec)
+    options = FittedQOptions(n_updates=50, batch_size=32, hidden_units=16)
+    return FittedQ(acts, policy_of(spec), 0.9, 0, options=options).fit(np.ones(len(records)), 0).of_acts
+
+
+def test_values_do_not_depend_on_the_unit_of_actions() -> None:
+    np.testing.assert_allclose(values_of_continuous_acts(4096.0), values_of_continuous_acts(1.0), atol=1e-6)
+
+
 @pytest.mark.slow
 def test_the_interval_covers_that_other_starts_could_have_been_recorded() -> None:
     """The reward of the only act is the start, normally distributed: the mean of 64 starts has a deviation of 1/8."""

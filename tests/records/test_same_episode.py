@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.datasets import InMemoryDataset
+from maze_pl.estimation.recorded_acts import read_acts
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.records.same_episode import Choices, Parts
 from tests.datasets.episodes_of_acts import Act, episode, make_spec
@@ -53,3 +57,40 @@ def test_an_episode_is_part_of_itself_and_of_a_longer_one_if_it_was_cut() -> Non
     for others in ([("a", 0, 1), ("b", 0, 0)], [("a", 0, 1), ("b", 1, 1)], [("b", 0, 1)]):
         assert not Choices.of(record(others, False)).is_part_of(whole)
     assert not Choices.of(record(acts[:2], False, number=1)).is_part_of(whole)
+
+
+def log_of(temperatures: list[float], rewards: list[float], terminated: bool = False) -> SpacesTrajectoryRecord:
+    """A log of a machine that is always set to the same; the records of all days have its name."""
+    step = StepSpec(
+        spaces.Dict(temperature=spaces.Box(-50, 50, (), np.float32), none=spaces.Box(0, 1, (0,), np.float32)),
+        spaces.Dict(power=spaces.Discrete(3)),
+    )
+    acts: list[Any] = []
+    for time, (temperature, reward) in enumerate(zip(temperatures, rewards, strict=True)):
+        acts.append((0, 0, time, reward, False, {"temperature": temperature, "none": []}, {"power": 1}))
+    return SpacesTrajectoryRecord.of_acts("boiler", Spec({0: step}), acts, terminated, True, len(acts), None, {})
+
+
+def test_equal_actions_from_another_start_or_with_other_rewards_are_other_episodes() -> None:
+    one = Choices.of(log_of([20.0, 21.0], [1.0, 2.0]))
+    assert Choices.of(log_of([20.0, 21.0], [1.0, 2.0])).identity() == one.identity()
+    for other in (log_of([19.0, 21.0], [1.0, 2.0]), log_of([20.0, 21.0], [1.0, 3.0])):
+        assert Choices.of(other).identity() != one.identity()
+
+
+def test_a_short_episode_with_equal_actions_is_no_part_of_a_longer_one_with_another_start() -> None:
+    whole = log_of([20.0, 21.0, 22.0], [1.0, 2.0, 3.0], terminated=True)
+    days = [log_of([20.0], [1.0]), log_of([19.0], [1.0]), whole]
+    with closing(Parts()) as parts:
+        for day in days:
+            parts.add(Choices.of(day))
+        assert parts.find() == [0]
+    found = [Choices.of(day).is_part_of(Choices.of(whole)) for day in days]
+    assert found == [True, False, True]
+
+
+def test_days_of_a_machine_at_a_constant_action_are_all_read() -> None:
+    days = [log_of([20.0 + day, 21.0], [1.0, 2.0]) for day in range(5)]
+    dataset = InMemoryDataset([*days, days[2]]).load()
+    assert (dataset.n_episodes, len(dataset)) == (5, 10)
+    assert read_acts([*days, days[2]], days[0].spec).n_episodes == 5

@@ -90,6 +90,7 @@ def records(draw: st.DrawFn) -> SpacesTrajectoryRecord:
         last_actor=actor,
         last_observation={} if actor is None else sampled(spec.steps[actor.step_key].observation_space, seed),
         actor_reward=draw(st.none() | st.just(np.linspace(0, 1, len(acts))) | st.just(np.full(len(acts), np.nan))),
+        is_from_environment=True,  # of any, which may have these times
     )
 
 

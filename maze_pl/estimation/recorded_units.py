@@ -1,0 +1,85 @@
+"""Units of recorded numbers: networks learn slowly, or nothing, from values far from 0 or with a large spread."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from maze_pl.estimation.weighted_episodes import Array
+
+_LEAST_SPREAD = 1e-9
+"""Spread, relative to the mean, of numbers that are all equal but for rounding."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Mean and standard deviation of each component of recorded numbers.
+
+    Attributes:
+        centre: [*shape] float64 means.
+        spread: [*shape] float64 standard deviations, 0 where all numbers are equal.
+    """
+
+    centre: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, values: Array) -> "Units":
+        """Return the units of numbers [n, *shape].
+
+        Example:
+            >>> units = Units.of(np.array([[1000.0, 7.0], [3000.0, 7.0]]))
+            >>> units.centre.tolist(), units.spread.tolist()
+            ([2000.0, 7.0], [1000.0, 0.0])
+        """
+        centre = values.mean(0, dtype=np.float64)
+        spread = values.std(0, dtype=np.float64)
+        return cls(centre, np.where(spread > _LEAST_SPREAD * np.abs(centre), spread, 0.0))
+
+    @property
+    def scale(self) -> Array:
+        """[*shape] divisors: the spread, or 1 where it is 0."""
+        return np.where(self.spread > 0.0, self.spread, 1.0)
+
+    def standardised(self, values: Array) -> Array:
+        """[..., *shape] float32 (x - centre) / scale of numbers [..., *shape]."""
+        return np.subtract(values, self.centre, dtype=np.float32) / self.scale.astype(np.float32)
+
+
+class InRecordedUnits(nn.Module):
+    """A policy network that gets standardised observations and computes Gaussians in standardised actions.
+
+        mean = centre + scale * m,    log std = log(scale) + s,    of its outputs m and s
+
+    What is returned are distributions of the actions as they are, so that densities and bounds
+    need no correction.
+
+    Args:
+        network: The network.
+        observations: Observation -> its units; others are passed on as they are.
+        actions: Head with a Gaussian distribution -> the units of its components [n].
+    """
+
+    def __init__(self, network: nn.Module, observations: Mapping[str, Units], actions: Mapping[str, Units]) -> None:
+        super().__init__()
+        self.network = network
+        self._observations = {name: _tensors(units) for name, units in observations.items()}
+        self._actions = {head: _tensors(units) for head, units in actions.items()}
+
+    def forward(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the logits [..., L] by head of observations [..., *shape]."""
+        inputs = dict(observation)
+        for name, (centre, scale) in self._observations.items():
+            inputs[name] = (observation[name].to(centre.dtype) - centre) / scale
+        logits = dict(self.network(inputs))
+        for head, (centre, scale) in self._actions.items():
+            mean, log_std = logits[head].chunk(2, -1)
+            logits[head] = torch.cat([centre + scale * mean, log_std + scale.log()], -1)
+        return logits
+
+
+def _tensors(units: Units) -> tuple[Tensor, Tensor]:
+    """Centre and scale [*shape] as float32."""
+    return torch.from_numpy(units.centre).float(), torch.from_numpy(units.scale).float()
