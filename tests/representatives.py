@@ -201,7 +201,7 @@ FAST: dict[str, dict[str, Chosen]] = {
     },
     "callbacks/test_final_evaluation.py": {
         "test_every_evaluator_has_its_line": (),
-        "test_the_last_and_the_best_policy_are_evaluated_once_more": (),
+        "test_the_last_and_the_best_policy_are_evaluated_in_new_episodes": (),
     },
     "cli/test_automatic_networks.py": {
         "test_auto_replaces_named_networks_and_no_networks_are_automatic": (),

@@ -31,7 +31,10 @@ _Episodes = list[EpisodeSummary]
 
 
 class FinalEvaluation(callbacks.Callback):
-    """Evaluates the last policy and the one of `best.ckpt` again after training, and prints both.
+    """Evaluates the last policy and the one of `best.ckpt` after training in new episodes, and prints both.
+
+    Both play the same episodes, as many as in training. Those of training selected `best.ckpt`, so
+    that its mean in them is in part luck.
 
     Callbacks that average weights, such as `EMAWeightAveraging`, must come before it.
 
@@ -63,7 +66,7 @@ class FinalEvaluation(callbacks.Callback):
                 raise ValueError(f"{order}, {consequence}: put it before")
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate on all ranks, with the same seeds as all evaluations."""
+        """Evaluate on all ranks, with other seeds than in training."""
         data = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, EnvironmentDataModule) or not isinstance(pl_module, AlgorithmModule):
             return
@@ -78,17 +81,17 @@ class FinalEvaluation(callbacks.Callback):
         networks = pl_module.networks
         results: dict[str, dict[str, _Episodes]] = {}
         for name in data.evaluators:
-            last_episodes = _episodes(data.evaluate(name, pl_module.policy))
+            last_episodes = _episodes(data.evaluate(name, pl_module.policy, is_final=True))
             last = copy.deepcopy(networks.state_dict())
             try:  # in place, as networks with observers attached cannot always be copied
                 networks.load_state_dict(best)
                 statistics = from_tensors(wrapper_statistics)
-                best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics))
+                best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics, is_final=True))
             finally:
                 networks.load_state_dict(last)
-            after = f"after {steps_text(pl_module, steps)} (best.ckpt)"
-            say(trainer, f"best: {name} {_means(best_episodes)} {after}")
-            say(trainer, f"last: {name} {_means(last_episodes)} after {steps_text(pl_module)}")
+            best_steps = f"{steps_text(pl_module, steps)} (best.ckpt)"
+            say(trainer, f"best: {name} {_means(best_episodes)} in new episodes after {best_steps}")
+            say(trainer, f"last: {name} {_means(last_episodes)} in new episodes after {steps_text(pl_module)}")
             results[name] = {"best": best_episodes, "last": last_episodes}
         if trainer.is_global_zero and results:
             self._keep(trainer, results, {"best": steps, "last": pl_module.env_steps})

@@ -362,7 +362,7 @@ class MazeCLI(LightningCLI):
             self._signals.hold()
         if isinstance(self.model, AlgorithmModule):
             self.model.check_data_module(self.datamodule)
-        check_monitors(self.trainer, self.datamodule)
+        check_monitors(self.trainer, self.datamodule, self.model)
         require_epochs(options.ckpt_path, self.trainer.max_epochs)
         if options.warm_start is not None and options.ckpt_path is None:
             warm_start(options.warm_start, self.model, self.datamodule)

@@ -12,9 +12,10 @@ from maze_pl.config.assembling import run_and_pieces
 from maze_pl.config.option_types import option_name
 from maze_pl.config.pieces import CONFIG_OPTIONS, RUN_CONFIG, Piece
 from maze_pl.config.search_path import ConfigurationError, suggestion
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path
+from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint
+from maze_pl.runs.other_environment import tell_other_environment
 from maze_pl.runs.run_checkpoints import configured_checkpoints
-from maze_pl.runs.run_directory import last_checkpoint
+from maze_pl.runs.run_directory import is_first_rank, last_checkpoint
 
 DEFAULT_CALLBACKS = {
     "best_checkpoint": callbacks.BestCheckpoint,
@@ -193,8 +194,13 @@ def default_checkpoint(options: Namespace, *, is_training: bool) -> str | None:
     Raises:
         ConfigurationError: It cannot be told, see `best_or_last` and `last_checkpoint`.
     """
+    if not is_training and options.run is not None:
+        file = best_or_last(options.run)
+        if is_first_rank():
+            tell_other_environment(file, read_checkpoint(file), "configuration")
+        return str(file)
     if not is_training:
-        return None if options.run is None else str(best_or_last(options.run))
+        return None
     if options.resume is None or options.print_model:
         return None
     return last_checkpoint(options.resume, configured_checkpoints(options.resume, options.as_dict()))

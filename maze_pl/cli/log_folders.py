@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from jsonargparse import Namespace
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers import Logger, TensorBoardLogger
 
 from maze_pl import callbacks
 from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.runs.run_directory import is_first_rank
 from maze_pl.runs.run_move import Move
 
 _OURS: Final = (callbacks.TensorBoardLog, callbacks.MetricsFile, callbacks.WandbLog)
@@ -19,6 +20,8 @@ _OURS: Final = (callbacks.TensorBoardLog, callbacks.MetricsFile, callbacks.Wandb
 
 def run_loggers(configured: Any, run_dir: str | None, *, has_wandb: bool) -> list[Logger] | bool:
     """Return the loggers of a command: the configured ones or TensorBoard, and `metrics.csv`.
+
+    A message says how to keep TensorBoard where other loggers take its place.
 
     Args:
         configured: Logger or loggers in the configuration; None or True if it has none.
@@ -34,6 +37,9 @@ def run_loggers(configured: Any, run_dir: str | None, *, has_wandb: bool) -> lis
         loggers += configured
     else:
         loggers.append(configured)
+    if not any(isinstance(logger, TensorBoardLogger) for logger in loggers) and is_first_rank():
+        remedy = "to keep it, add --trainer.logger+ maze_pl.callbacks.TensorBoardLog"
+        sys.stderr.write(f"maze-pl: trainer.logger takes the place of TensorBoard: {remedy}\n")
     if has_wandb:
         loggers.append(callbacks.WandbLog(run_dir))
     if not any(isinstance(logger, callbacks.MetricsFile) for logger in loggers):

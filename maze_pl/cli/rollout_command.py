@@ -28,6 +28,7 @@ from maze_pl.runs.checkpoint import (
     wrapper_statistics_in,
 )
 from maze_pl.runs.loading import load
+from maze_pl.runs.other_environment import tell_other_environment
 from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provenance_text
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.rollout import Trajectory, rollout
@@ -102,7 +103,9 @@ def play(
             digest = checkpoint_digest(path)
             if provenance is not None:
                 provenance["checkpoint"] = {"file": str(path), "sha256": digest}
-            others["wrapper_statistics"] = wrapper_statistics_in(read_checkpoint(path), path)
+            content = read_checkpoint(path)
+            tell_other_environment(path, content, "configuration")
+            others["wrapper_statistics"] = wrapper_statistics_in(content, path)
             if policy is None:
                 actor = load(path, trust=trust)
             output_dir = output_dir or str(new_directory(Path(run, "rollouts"), True, undo))

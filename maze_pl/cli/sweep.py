@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from maze_pl.cli.searched_environments import tell_searched_environments
 from maze_pl.cli.shared_folders import shared_folder
 from maze_pl.cli.taken_options import taken
 from maze_pl.config.assembling import TRUST_OPTION, foreign_options
@@ -242,7 +243,9 @@ def _check_options(plan: SweepPlan) -> None:
             values = ", ".join(f"{option}={dump(value)}" for option, value in assignment.items())
             raise ConfigurationError(f"{error} (in a trial with {values})") from error
     metrics = [objective.metric for objective in plan.objectives]
-    check_kpis(single.command(assignments[0], Path("run")), metrics)
+    first = single.command(assignments[0], Path("run"))
+    check_kpis(first, metrics)
+    tell_searched_environments(first, [parameter.option for parameter in plan.parameters], metrics)
 
 
 def _require_separate_checkpoints(plan: SweepPlan, assignment: Mapping[str, Any]) -> None:

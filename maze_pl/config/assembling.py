@@ -25,6 +25,7 @@ from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.merging import assembled, value_at
+from maze_pl.config.missing_environments import replace_missing_environments
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
 from maze_pl.config.references import Fill, interpolate
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
@@ -126,6 +127,8 @@ def prepare(
             _take_environment(piece, command, fill)
 
     complete = interpolate(pieces, take_part, _ENVIRONMENT_OPTIONS.get(command, ()))
+    if is_trusted or run_dir is None:
+        replace_missing_environments(complete)
     _refuse_appending_to_nothing(complete)
     for piece in complete:
         if run_dir is not None:

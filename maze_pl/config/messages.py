@@ -9,13 +9,14 @@ import errno
 import importlib
 import inspect
 import linecache
+import pkgutil
 import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from traceback import walk_tb
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Final
 
 from maze_pl.config.pieces import RUN_CONFIG
@@ -42,6 +43,7 @@ _PUBLIC: Final = (
     "maze_pl.modules",
     "maze_pl.schedules",
 )
+_PACKAGES: Final = {path.partition(".")[0] for path in _PUBLIC}
 _FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not name the file
 UNKNOWN_VALUE: Final = "evaluations do not have this value"
 """Part of the message about a callback that monitors something that does not exist."""
@@ -188,12 +190,18 @@ _UNKNOWN_OPTION: Final = re.compile(r"(?:[Oo]ption '|unrecognized arguments: --)
 _UNKNOWN_CLASS: Final = re.compile(
     r"Expected a dot import path string: (\S+)|No module named|has no attribute '(\w+)'|has no attribute"
 )
-_OWNER: Final = re.compile(r"Problem with given class_path '(.*)':|Got value: Namespace\(class_path='([^']*)'")
+_OWNER: Final = re.compile(
+    r"Problem with given class_path '(.*)':|Got value: Namespace\((?:class_path='([^']*)'|.*, class_path='([^']*)'\)$)"
+)
 _REPLACED: Final = (
     (re.compile(r"^- "), ""),
     (re.compile(r"Type \S.*? expects a function or a callable class: "), ""),
     (re.compile(r"\.* G\w+ value: Namespace\(.*"), ""),
     (re.compile(r"NestedArg\(key='(.*?)', val=(.*)\)"), r"\1=\2"),
+    (
+        re.compile(r"'([\w.]+)' object has no attribute '__name__'"),
+        r"an object of type \1 is neither a class nor a function",
+    ),
     (re.compile(r"(a function that returns (\w+))\[Any, Any\]\.?"), r"\1, and whose annotation says so (-> \2)"),
     (
         re.compile(r"(a function that returns )Union\[Env\[Any, Any\], ArrayEnv\]\.*"),
@@ -224,7 +232,7 @@ def explain(message: str, options: Iterable[str] = (), words: Sequence[str] = ()
     for line in message.splitlines():
         node = _OWNER.search(line)
         if node is not None and not details:
-            owner = node[1] or node[2]
+            owner = node[1] or node[2] or node[3]
         text = line.strip()
         for pattern, replacement in _REPLACED:
             text = pattern.sub(replacement, text)
@@ -270,10 +278,14 @@ def _what_to_give(missing: list[str], words: Sequence[str]) -> str:
     if commands and runs:
         sections = " and ".join(name.partition(".")[2] for name in missing)
         return f"{Path(runs[-1], RUN_CONFIG)} is damaged: it has no {sections}"
+    if "fit" in commands and any(word.startswith(("--config=", "-c=")) for word in words):
+        names = [name.partition(".")[2] for name in missing if name.startswith("fit.")]
+        example = f"`{names[0]}: {{class_path: ..., init_args: {{...}}}}` in a file of --config"
+        return f"the configuration has no {' and no '.join(names)}: use {example}, or --{names[0]}"
     if "fit" in commands:
         example = "maze-pl fit --config ppo_cartpole"
-        names = "`maze-pl list configs` lists the names"
-        return f"no configuration given: use --config NAME (`{example}`; {names})"
+        listed = "`maze-pl list configs` lists the names"
+        return f"no configuration given: use --config NAME (`{example}`; {listed})"
     if commands:
         command = commands.pop()
         remedy = f"use the RUN_DIR of a trained agent (`maze-pl {command} RUN_DIR`)"
@@ -315,12 +327,31 @@ def _nearest(text: str, owner: str, options: list[str]) -> str:
         name = unknown[2]
     if name in importlib.import_module("gymnasium").registry:
         return f"; for a gymnasium environment use env/gym_env with its option `name`: {name}"
+    if "." in name and name.partition(".")[0] not in _PACKAGES:
+        return _nearest_of_user(name)
     known: dict[str, str] = {}
     for path in _PUBLIC:
         for key, value in vars(importlib.import_module(path)).items():
             if callable(value):
                 known[key] = path
     return suggestion(name.rpartition(".")[2], known, lambda key: f"{known[key]}.{key}")
+
+
+def _nearest_of_user(path: str) -> str:
+    """Return the end of a message about a path in a user's package: names in the module that was found.
+
+    Args:
+        path: Dotted path of a class or function, whose import has failed.
+    """
+    module, _, name = path.rpartition(".")
+    while module and module not in sys.modules:
+        module, _, name = module.rpartition(".")
+    if not module:
+        return ""
+    found = sys.modules[module]
+    known = [key for key, value in vars(found).items() if callable(value) or isinstance(value, ModuleType)]
+    known += [one.name for one in pkgutil.iter_modules(getattr(found, "__path__", ()))]
+    return suggestion(name, dict.fromkeys(known), lambda key: f"{module}.{key}")
 
 
 def _further_option(text: str, owner: str, place: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from maze_pl.config.class_paths import complete_class_paths, is_short_name
+from maze_pl.config.class_paths import complete_class_paths, complete_environments, is_short_name
 from maze_pl.config.merging import REFERENCE, Deferred, add_piece, holder_of, is_reference, settled
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
 from maze_pl.config.search_path import ConfigurationError, suggestion
@@ -35,6 +35,7 @@ def interpolate(
         ConfigurationError: A reference is unresolved or circular, or an option sets a variable that
             no file has.
     """
+    complete_environments(pieces)
     kept = [piece for piece in pieces if piece.keys[0] != _VARIABLES]
     classes = _Classes(pieces)
     if len(kept) < len(pieces):

@@ -16,7 +16,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batch_types import require_fitting_module
 from maze_pl.core.batches import Evaluation
 from maze_pl.core.checkpoint import WRAPPER_STATISTICS
-from maze_pl.core.checks import check_count
+from maze_pl.core.checks import MOST_EPISODES, check_count
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
 from maze_pl.core.run_starts import is_first_fit
@@ -239,7 +239,12 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 raise
 
     def evaluate(
-        self, name: str, policy: Policy | None = None, wrapper_statistics: dict[str, Any] | None = None
+        self,
+        name: str,
+        policy: Policy | None = None,
+        wrapper_statistics: dict[str, Any] | None = None,
+        *,
+        is_final: bool = False,
     ) -> Evaluation:
         """Play the episodes of an evaluator, always the same ones; each rank plays its share.
 
@@ -247,14 +252,17 @@ class EnvironmentDataModule(pl.LightningDataModule):
             name: Name of the evaluator.
             policy: Chooses the actions; None means the policy of the module in training.
             wrapper_statistics: Wrapper statistics, in the form of `warm_start`; None means the current ones.
+            is_final: Play as many other episodes, those of the final evaluation, by which no checkpoint is chosen.
         """
         wrapper_statistics = self.wrapper_statistics() if wrapper_statistics is None else wrapper_statistics
         given = self._engage(self._policy() if policy is None else policy)
         groups = self.evaluators[name].groups[self._rank :: self._world_size]
         wrapper_statistics = self._evaluation.statistics_for(name, wrapper_statistics)
+        first = MOST_EPISODES if is_final else 0  # an index that no other evaluation reaches
         jobs = []
         for place, group in enumerate(groups):
-            jobs.append((place % self.engine.n_workers, "play", (name, group, wrapper_statistics, given)))
+            episodes = range(first + group.start, first + group.stop)
+            jobs.append((place % self.engine.n_workers, "play", (name, episodes, wrapper_statistics, given)))
         return Evaluation(name, joined_summaries(self._ask(jobs)))
 
     # -------------------------------------------------------------------------------------------------- state

@@ -14,7 +14,7 @@ _BY_VALUE: Final = ("env", "wrappers")
 
 @dataclass(frozen=True)
 class RolloutEvaluator:
-    """Plays whole episodes in separate environments, with the same seeds every time.
+    """Plays whole episodes in separate environments, with the same seeds every time but in the final evaluation.
 
     Episodes are played to their end: add a `TimeLimitWrapper` if episodes may never end. Each begins
     with wrappers in their first state and with the current wrapper statistics, so that it does not
@@ -28,7 +28,7 @@ class RolloutEvaluator:
             workers are useful if there are several groups.
         render: Whether to write each episode as a gif to `renderings/<evaluator>/` of the run
             directory (of the current folder in `maze-pl validate`). The next evaluation replaces
-            it, as the seeds are the same. A gymnasium environment must be made with
+            it, as the seeds are the same; the final one adds others. A gymnasium environment must be made with
             render_mode='rgb_array' (`--data.env.dict_kwargs.render_mode rgb_array`, or
             `--data.evaluators.NAME.env.dict_kwargs...` if the evaluator has another one), a simulation
             needs a renderer. Rendering takes much longer than playing.

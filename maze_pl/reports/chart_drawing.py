@@ -15,6 +15,11 @@ _STYLES: Final = ("-", "--", "-.", ":")
 _INK: Final = "#1a1a19"
 _INCHES: Final = (6.4, 3.6)
 _MOST_LETTERS: Final = 70
+_ROW: Final = 0.17
+"""Height of a row of a legend in inches."""
+_LETTERS_PER_INCH: Final = 16
+_LETTERS_OF_A_LINE: Final = 9
+"""Room in a legend for the line before a name."""
 _FEW_POINTS: Final = 30
 _SETTINGS: Final[dict[Any, Any]] = {"svg.fonttype": "none", "svg.hashsalt": "maze_pl"}
 
@@ -31,10 +36,11 @@ def draw_charts(charts: Sequence[Chart], size: tuple[float, float] = _INCHES) ->
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(size[0], size[1] * len(charts)), layout="constrained")
-    all_axes = figure.subplots(len(charts), 1, squeeze=False)[:, 0]
+    heights = [size[1] + _ROW * _n_rows(chart, size[0]) for chart in charts]
+    figure = Figure(figsize=(size[0], sum(heights)), layout="constrained")
+    all_axes = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, chart in zip(all_axes, charts, strict=True):
-        _draw(axes, chart)
+        _draw(axes, chart, size[0])
     return figure
 
 
@@ -79,12 +85,12 @@ def write_thousands(axis: Any) -> None:
         axis.set_major_formatter(lambda value, _: f"{value:,.12g}".replace("-", "\N{MINUS SIGN}"))
 
 
-def _draw(axes: Any, chart: Chart) -> None:
-    """Draw a chart."""
+def _draw(axes: Any, chart: Chart, width: float) -> None:
+    """Draw a chart with a width in inches."""
     scale = 1 / 60 if chart.x_axis == "wall_clock" else 1.0
     for index, band in enumerate(chart.bands):
         _draw_band(axes, band, scale, COLOURS[index % len(COLOURS)], _STYLES[index // len(COLOURS) % len(_STYLES)])
-    axes.set_title(_text(short_name(chart.statistic)), fontsize=10, loc="left", color=_INK, parse_math=False)
+    title = _text(short_name(chart.statistic))
     label = chart.step_unit if chart.x_axis == "env_steps" else "wall clock (minutes)"
     axes.set_xlabel(label, color=_INK)
     axes.tick_params(colors=_INK)
@@ -98,32 +104,58 @@ def _draw(axes: Any, chart: Chart) -> None:
     axes.set_xlim(left=0.0)
     axes.ticklabel_format(axis="y", useOffset=False)
     write_thousands(axes.yaxis)
-    if chart.bands and (len(chart.bands) > 1 or len(chart.bands[0].curves) > 1):
-        legend = axes.legend(fontsize=8, frameon=False)
-        for entry in legend.get_texts():
-            entry.set_color(_INK)
-            entry.set_parse_math(False)
+    if not _has_legend(chart):
+        axes.set_title(title, fontsize=10, loc="left", color=_INK, parse_math=False)
+        return
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "borderpad": 0.0}
+    columns = {"ncols": _n_columns(chart, width), "alignment": "left"}
+    legend = axes.legend(title=title, title_fontsize=10, fontsize=8, frameon=False, **place, **columns)
+    for entry in (legend.get_title(), *legend.get_texts()):
+        entry.set_color(_INK)
+        entry.set_parse_math(False)
+
+
+def _has_legend(chart: Chart) -> bool:
+    """True if a chart has more than one curve, which a legend above it names."""
+    return bool(chart.bands) and (len(chart.bands) > 1 or len(chart.bands[0].curves) > 1)
+
+
+def _n_columns(chart: Chart, width: float) -> int:
+    """Return the number of columns of a legend in a chart with a width in inches."""
+    longest = max(len(_label(band)) for band in chart.bands)
+    return max(1, min(len(chart.bands), int(width * _LETTERS_PER_INCH) // (longest + _LETTERS_OF_A_LINE)))
+
+
+def _n_rows(chart: Chart, width: float) -> int:
+    """Return the number of rows of the legend of a chart with a width in inches, 0 without one."""
+    return -(-len(chart.bands) // _n_columns(chart, width)) if _has_legend(chart) else 0
+
+
+def _label(band: Band) -> str:
+    """Return the entry of a group in a legend, which would not show one that begins with an underscore."""
+    n = len(band.curves)
+    name = f" {_text(band.name)}"
+    if n == 1:
+        return name
+    return f"{name}: IQM of {n} runs, 95% interval" if len(band.x) else f"{name}: {n} runs without a common range"
 
 
 def _draw_band(axes: Any, band: Band, scale: float, colour: str, style: str) -> None:
     """Draw the curves of a group, and its interquartile mean with interval if there are several."""
-    n = len(band.curves)
-    is_single = n == 1
+    is_single = len(band.curves) == 1
     for curve in band.curves:
         marker = "o" if len(curve.x) < (_FEW_POINTS if is_single else 2) else ""
         style_of_line = {"linewidth": 1.8} if is_single else {"linewidth": 0.6, "alpha": 0.45}
-        label = f" {_text(band.name)}" if is_single else None
+        label = _label(band) if is_single else None
         marks = {"marker": marker, "markersize": 3, "label": label}
         axes.plot(curve.x * scale, curve.y, color=colour, linestyle=style, **style_of_line, **marks)
     if is_single:
         return
     if not len(band.x):
-        label = f" {_text(band.name)}: {n} runs without a common range"
-        axes.plot([], [], color=colour, linestyle=style, linewidth=0.6, label=label)
+        axes.plot([], [], color=colour, linestyle=style, linewidth=0.6, label=_label(band))
         return
     axes.fill_between(band.x * scale, band.low, band.high, color=colour, alpha=0.22, linewidth=0)
-    label = f" {_text(band.name)}: IQM of {n} runs, 95% interval"  # labels that begin with _ are not shown
-    marks = {"marker": "o" if len(band.x) < _FEW_POINTS else "", "markersize": 3, "label": label}
+    marks = {"marker": "o" if len(band.x) < _FEW_POINTS else "", "markersize": 3, "label": _label(band)}
     axes.plot(band.x * scale, band.middle, color=colour, linestyle=style, linewidth=2.0, **marks)
 
 

@@ -23,7 +23,8 @@ from maze_pl.config.trust import (
     require_modules,
 )
 from maze_pl.core.checkpoint import checkpoint_entry
-from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.runs.checkpoint import checkpoint_path, read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.runs.other_environment import tell_other_environment
 from maze_pl.runs.run_checkpoints import directory_of_run
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def load(path: str | Path, *, trust: bool = False, objects: Mapping[str, Any] | 
 def load_env(path: str | Path, *, trust: bool = False) -> LogStatsWrapper:
     """Load the environment that the agent was trained in, with its wrappers and frozen statistics.
 
+    The configuration in the checkpoint counts. If `config.yaml` of the run has another environment, a message says so.
+
     Args:
         path: A run directory or a checkpoint, as for `load`.
         trust: As for `load`.
@@ -97,8 +100,10 @@ def load_data(
     """
     from maze_pl.datamodules.environments import EnvironmentDataModule
 
-    checkpoint = read_checkpoint(path)
+    file = checkpoint_path(path)
+    checkpoint = read_checkpoint(file)
     config = run_configuration(checkpoint, path)
+    tell_other_environment(file, checkpoint, "checkpoint")
     data = config["data"] if with_evaluators else _without_evaluators(config["data"])
     datamodule = _make(data, EnvironmentDataModule, path, trust, objects)
     datamodule.warm_start(wrapper_statistics_in(checkpoint, path), may_differ=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,6 +121,31 @@ def test_an_idle_threshold_needs_no_evaluator() -> None:
     trainer.callbacks += [StopAtReturn(3.0)]  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match=r"StopAtReturn\(monitor='eval/return'\) needs an evaluator 'eval'"):
         check_monitors(trainer, data)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "is_known"),
+    [
+        *(("eval/return", True), ("eval/kpi/cost", True), ("eval_BaseEnvEvents/reward/max", True)),
+        *(("train/anything", True), ("eval/retrun", False), ("eval/reward", False)),
+    ],
+)
+def test_values_that_no_evaluation_has_are_refused_unless_other_code_may_log_them(monitor: str, is_known: bool) -> None:
+    trainer = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.callbacks = [BestCheckpoint(monitor)]  # type: ignore[attr-defined]
+    data = SimpleNamespace(evaluators={"eval": RolloutEvaluator()})
+    check_monitors(trainer, data)  # modules may log more
+    module = object.__new__(PPO)
+    check_monitors(trainer, SimpleNamespace(evaluators=data.evaluators, validation_percentage=10), module)
+    refused = pytest.raises(ConfigurationError, match="evaluations do not have this value")
+    with nullcontext() if is_known else refused:
+        check_monitors(trainer, data, module)
+    trainer.callbacks += [Further()]  # type: ignore[attr-defined]
+    check_monitors(trainer, data, module)
+
+
+class Further(pl.Callback):
+    """May log anything."""
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import subprocess
@@ -16,6 +15,7 @@ import torch
 from pytorch_lightning.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.callbacks import BestCheckpoint, EpochTable, FinalEvaluation, LastCheckpoint, final_evaluation
 from maze_pl.callbacks.console_log import ConsoleLog
@@ -31,10 +31,11 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     SharedStateCriticComposer,
 )
+from maze_pl.runs.loading import load_data
 
 LINE = re.compile(
-    r"^best: (\w+) return ([\d.]+) after ([\d,]+) env steps \(best.ckpt\)\n"
-    r"last: \w+ return ([\d.]+) after ([\d,]+) env steps$",
+    r"^best: (\w+) return ([\d.]+) in new episodes after ([\d,]+) env steps \(best.ckpt\)\n"
+    r"last: \w+ return ([\d.]+) in new episodes after ([\d,]+) env steps$",
     re.MULTILINE,
 )
 
@@ -100,13 +101,17 @@ def fit(folder: Path, callbacks: list[pl.Callback], evaluators: Any = None) -> t
     return history, trainer
 
 
-def test_the_last_and_the_best_policy_are_evaluated_once_more(tmp_path: Path) -> None:
-    history, _ = fit(tmp_path, [BestCheckpoint(), LastCheckpoint(), FinalEvaluation()])
+def test_the_last_and_the_best_policy_are_evaluated_in_new_episodes(tmp_path: Path) -> None:
+    history, trainer = fit(tmp_path, [BestCheckpoint(), LastCheckpoint(), FinalEvaluation()])
     ((name, best, steps, last, last_steps),) = LINE.findall((tmp_path / "run.log").read_text(encoding="utf-8"))
     assert history.returns[1] > 50 > history.returns[-1]
     assert name == "eval"
-    assert float(best) == pytest.approx(history.returns[1], abs=1e-3)
-    assert float(last) == pytest.approx(history.returns[-1], abs=1e-3)
+    assert float(best) > 50 > float(last)
+    assert abs(float(best) - history.returns[1]) > 0.01 and abs(float(last) - history.returns[-1]) > 0.01
+    data = trainer.datamodule  # type: ignore[attr-defined]
+    final = data.evaluate("eval", is_final=True).summaries
+    data.teardown("fit")
+    assert float(last) == pytest.approx(sum(one.reward for one in final) / 4, abs=1e-3)
     assert (steps, last_steps) == ("200", "400")
 
 
@@ -139,8 +144,8 @@ def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
     played: list[EpisodeSummary] = []
     evaluate = RolloutDataModule.evaluate
 
-    def watch(self: RolloutDataModule, *args: Any) -> Any:
-        evaluation = evaluate(self, *args)
+    def watch(self: RolloutDataModule, *args: Any, **options: Any) -> Any:
+        evaluation = evaluate(self, *args, **options)
         played.extend(evaluation.summaries)
         return evaluation
 
@@ -212,18 +217,19 @@ def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
     assert result.returncode == 0, result.stderr
     ((_, best, _, last, _),) = LINE.findall(result.stdout)
     assert best == last
-    with Path("here", "metrics.csv").open(encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
-    assert float(best) == pytest.approx(float(row["eval_BaseEnvEvents/reward/mean"]), abs=1e-3)
+    data = load_data("here", with_evaluators=True)
+    found = data.evaluate("eval", maze_pl.load("here").policy, is_final=True).summaries
+    data.teardown("validate")
+    assert float(best) == pytest.approx(sum(one.reward for one in found) / 5, abs=1e-3)
 
 
 def test_kpis_stand_beside_the_return_with_enough_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kpis = ({"usage": 0.002, "waste": 4.0}, {"usage": 0.004})
     summaries = [EpisodeSummary({}, 10, float(10 * index), one) for index, one in enumerate(kpis)]
-    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *arguments: Evaluation(name, summaries))
+    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *_, **__: Evaluation(name, summaries))
     fit(tmp_path, [BestCheckpoint(), FinalEvaluation()])
     lines = (tmp_path / "run.log").read_text(encoding="utf-8").splitlines()
-    means = "eval return 5.000, kpi/usage 0.003, kpi/waste 4.000 after"
+    means = "eval return 5.000, kpi/usage 0.003, kpi/waste 4.000 in new episodes after"
     assert [line.partition(": ")[0] for line in lines if means in line] == ["best", "last"]
 
 
@@ -233,7 +239,7 @@ def test_episodes_of_several_ranks_are_in_the_order_of_their_indices(
     groups = RolloutEvaluator(20).groups
     of_ranks = [[index for group in groups[rank::2] for index in group] for rank in range(2)]
     of_ranks = [[EpisodeSummary({}, 10, 10.0 * index, episode_index=index) for index in one] for one in of_ranks]
-    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *arguments: Evaluation(name, of_ranks[0]))
+    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *_, **__: Evaluation(name, of_ranks[0]))
     monkeypatch.setattr(final_evaluation, "gather_objects", lambda own: [own, of_ranks[1]])
     fit(tmp_path, [BestCheckpoint(), FinalEvaluation(str(tmp_path))])
     content = json.loads((tmp_path / "final_evaluation.json").read_text())

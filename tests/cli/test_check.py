@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -253,12 +254,21 @@ def test_a_wrong_second_form_is_one_message(
     assert "Traceback" not in output.err
 
 
-def make_without_annotation():  # type: ignore[no-untyped-def]
-    return GymMazeEnv("CartPole-v1")
+PARTIAL = partial(GymMazeEnv, "CartPole-v1")
 
 
-def test_a_function_without_annotation_is_told_how_to_have_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--env", f"{__name__}.make_without_annotation"]) == 2
-    error = capsys.readouterr().err
-    assert "make_without_annotation' to be a function that returns an environment, and whose annotation" in error
-    assert "such as -> MazeEnv" in error
+def make_number():  # type: ignore[no-untyped-def]
+    return 3
+
+
+def test_a_function_that_makes_no_environment_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--env", f"{__name__}.make_number"]) == 1
+    output = capsys.readouterr()
+    assert "the environment factory returned '3' of type int, which is not a" in output.out
+    assert not output.err
+
+
+def test_an_object_that_is_neither_class_nor_function_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--env", f"{__name__}.PARTIAL"]) == 2
+    message = f"env ({__name__}.PARTIAL): an object of type functools.partial is neither a class nor a function"
+    assert message in capsys.readouterr().err

@@ -93,6 +93,16 @@ def test_a_run_without_loggers_in_its_configuration_has_tensorboard_and_the_metr
     assert run_loggers([mine], None, has_wandb=False) is False
 
 
+def test_other_loggers_take_the_place_of_tensorboard_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    run_loggers(None, "run", has_wandb=False)
+    run_loggers([MetricsFile("elsewhere"), TensorBoardLog("run")], "run", has_wandb=False)
+    run_loggers([MetricsFile("elsewhere")], None, has_wandb=False)
+    assert capsys.readouterr().err == ""
+    run_loggers([MetricsFile("elsewhere")], "run", has_wandb=False)
+    message = "trainer.logger takes the place of TensorBoard: to keep it, add --trainer.logger+ "
+    assert f"maze-pl: {message}maze_pl.callbacks.TensorBoardLog\n" == capsys.readouterr().err
+
+
 def test_without_a_folder_a_logger_writes_to_the_run_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAZE_PL_RUN_DIR", "run")
     MetricsFile().log_metrics({"a": 1}, step=1)

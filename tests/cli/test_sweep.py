@@ -82,6 +82,15 @@ def test_trials_are_trained_stored_and_shown(
     assert yaml.safe_load(Path("here", "sweep.yaml").read_text()) == SWEEP
 
 
+def test_a_sweep_says_that_its_trials_are_compared_in_different_environments(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "write_pictures", lambda result: [])
+    search = {**SWEEP["search"], "data.env.name": ["CartPole-v1"]}
+    assert sweep({**SWEEP, "search": search, "n_trials": 1}) == 0
+    assert "data.env.name also changes the evaluator 'eval'" in capsys.readouterr().out
+
+
 def test_a_grid_trains_each_combination_once_with_conditional_options(project: Path, unchecked: None) -> None:
     search = {
         "model": ["algorithm/ppo", "algorithm/a2c"],

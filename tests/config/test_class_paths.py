@@ -64,10 +64,10 @@ def test_a_path_alone_gets_the_arguments_of_a_derived_file_and_of_a_run() -> Non
     Path("derived.yaml").write_text(
         "base: base.yaml\ndata: {init_args: {env: {init_args: {size: 5}}}}\n", encoding="utf-8"
     )
-    for words, expected in ((["base.yaml"], None), (["derived.yaml"], 5), (["base.yaml", "--data.env.size", "6"], 6)):
+    for words, expected in ((["base.yaml"], 1), (["derived.yaml"], 5), (["base.yaml", "--data.env.size", "6"], 6)):
         content = assembled_configuration(["fit", "--config", *words], {}, is_silent=True)
         node = content["data"]["init_args"]["env"]
-        assert node == PATH if expected is None else node["init_args"]["size"] == expected
+        assert node == {"class_path": PATH, "init_args": {"size": expected}}
     Path("run").mkdir()
     Path("run", "config.yaml").write_text(Path("base.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     assert size("run", "--trust", "--env.size", "7") == 7
@@ -76,7 +76,30 @@ def test_a_path_alone_gets_the_arguments_of_a_derived_file_and_of_a_run() -> Non
 def test_values_that_are_no_components_stay_texts() -> None:
     words = prepare(["fit", "--config", "{best_checkpoint: {monitor: eval.return}}", "--best_checkpoint.mode", "max"])
     assert words[1:] == ["--config={best_checkpoint: {monitor: eval.return}}", "--best_checkpoint.mode=max"]
-    assert prepare(["check", "--env", PATH, "--wrappers", "[]"])[1:] == [f"--env={PATH}", "--wrappers=[]"]
+
+
+UNTYPED = f"{__name__}.make_untyped"
+
+
+def make_untyped(size=1):  # type: ignore[no-untyped-def]
+    return SizedEnv(size)
+
+
+def test_functions_without_annotation_make_environments_however_they_are_named() -> None:
+    assert prepare(["check", "--env", PATH, "--wrappers", "[]"])[1:] == [
+        f"--env={{class_path: {PATH}}}",
+        "--wrappers=[]",
+    ]
+    Path("env.yaml").write_text(f"variables: {{mine: {UNTYPED}}}\nenv: ${{variables.mine}}\n", encoding="utf-8")
+    for options in (["--env", UNTYPED], ["--env.class_path", UNTYPED], ["--config", "env.yaml"]):
+        assert size(*options) == 1
+    evaluators = f"{{eval: {{env: {UNTYPED}}}}}"
+    data = f"data: {{init_args: {{env: {UNTYPED}, evaluators: {evaluators}}}}}"
+    Path("data.yaml").write_text(f"base: ppo_auto\n{data}\n", encoding="utf-8")
+    words = ["fit", "--config", "data.yaml", "--data.evaluators.other.env", UNTYPED]
+    content = assembled_configuration(words, {}, is_silent=True)["data"]["init_args"]
+    others = [content["evaluators"][name]["env"] for name in ("eval", "other")]
+    assert [content["env"], *others] == [{"class_path": UNTYPED, "init_args": {"size": 1}}] * 3
 
 
 @pytest.mark.parametrize("option", ["--wrappers", "--wrappers+"])

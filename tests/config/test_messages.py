@@ -30,6 +30,7 @@ def test_a_number_that_is_too_large_is_not_reported_as_too_little_memory(monkeyp
         ("fit.data", ["fit", "--resume=r"], "r/config.yaml is damaged: it has no data"),
         ("validate.data", ["validate"], "no run given: use the RUN_DIR of a trained agent"),
         ("fit.data", ["fit", "--run_dir=r"], "no configuration given: use --config NAME"),
+        ("fit.model", ["fit", "--config={model: null}"], "the configuration has no model: use `model: {class_path"),
     ],
 )
 def test_sections_that_a_run_lacks_are_no_sign_that_no_run_was_named(
@@ -52,3 +53,27 @@ def test_the_option_of_another_data_module_leads_to_that_of_this_one(owner: str,
     path = f"maze_pl.datamodules.{owner}"
     text = explain(f"Problem with given class_path '{path}':\n  Option '{option}' is not accepted")
     assert text.endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("tests.config.test_messages.mak_env", "; did you mean tests.config.test_messages.make_env?"),
+        ("tests.config.test_mesages.make_env", "; did you mean tests.config.test_messages?"),
+        ("unknown_package.module.GymMazeEnv", "no attribute"),
+        ("maze_pl.envs.GymMazEnv", "; did you mean maze_pl.envs.GymMazeEnv?"),
+    ],
+)
+def test_names_in_the_packages_of_a_user_are_not_compared_with_those_of_maze_pl(path: str, meant: str) -> None:
+    text = explain(f"Problem with given class_path '{path}':\n  module has no attribute")
+    assert text.endswith(meant)
+
+
+def make_env(days: int = 3) -> object:
+    return days
+
+
+def test_an_unknown_argument_in_a_file_is_compared_with_those_of_the_function() -> None:
+    value = f"Namespace(init_args=Namespace(dayz=3), class_path='{__name__}.make_env')"
+    text = explain(f"Problem with given class_path 'a.Data':\n  Option 'dayz' is not accepted. Got value: {value}")
+    assert text == f" ({__name__}.make_env): Option 'dayz' is not accepted; did you mean days?"

@@ -95,6 +95,7 @@ def test_references_see_items_that_options_append() -> None:
     [
         ("{{class_path: {}}}", ["make_env", "make_unnamed_env"]),
         ("{{class_path: {}}}", ["NamedEnv", "UnnamedEnv"]),
+        ("{}", ["make_env", "make_unnamed_env"]),
         ("{}", ["NamedEnv", "UnnamedEnv"]),
     ],
 )
@@ -111,12 +112,15 @@ def test_references_see_arguments_of_a_replaced_class_that_the_new_one_has(form:
     assert referring("--data.env", form.format("missing.make_env"), value="${data.env.name}") == "CartPole-v1"
 
 
-def test_a_function_that_is_named_by_its_path_alone_takes_over_no_arguments() -> None:
+def test_a_function_that_is_named_by_its_path_alone_takes_over_arguments_if_it_makes_an_environment() -> None:
     path = f"{__name__}.make_env"
     named = ("--data.env", path)
-    assert held_out(*named) == path
+    assert held_out(*named) == {"class_path": path, "init_args": {"name": "CartPole-v1"}}
     assert held_out(*named, "--data.env.size", "5")["init_args"] == {"name": "CartPole-v1", "size": 5}
-    assert held_out("--data.env", "{init_args: {name: b}}", *named) == path
+    assert held_out("--data.env", "{init_args: {name: b}}", *named)["init_args"] == {"name": "b"}
+    engine = ("--data.engine", f"{{class_path: {path}, init_args: {{name: b}}}}")
+    other = f"{__name__}.make_unnamed_env"
+    assert referring(*engine, "--data.engine", other, value="${data.engine}") == other
 
 
 def test_references_see_the_whole_of_a_component_that_options_change_in_part() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytorch_lightning as pl
 from maze_pl.collect.engines import InProcessEngine
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
-from maze_pl.envs import StructuredEnv
+from maze_pl.envs import GymMazeEnv, StructuredEnv
+from maze_pl.envs.arrays import CartPoleArrayEnv
 from maze_pl.modules import A2C
 from tests.datamodules.trainers import make_trainer
 from tests.envs.stateful_wrappers import GrowingLimitWrapper, RisingPriceWrapper, TurningWrapper, make_walk
@@ -64,7 +66,7 @@ class Evaluated(A2C):
 
 def make_data(wrappers: list[Any], **options: Any) -> RolloutDataModule:
     small: dict[str, Any] = {"n_envs": 2, "n_rollout_steps": 7, "epoch_length": 1, "seed": 3, "evaluators": EVALUATOR}
-    return RolloutDataModule(make_walk, wrappers=wrappers, **{**small, **options})
+    return RolloutDataModule(**{"env": make_walk, "wrappers": wrappers, **small, **options})
 
 
 def returns(wrappers: list[Any], folder: Path, max_epochs: int, ckpt_path: Path | None = None) -> list[float]:
@@ -94,6 +96,24 @@ def test_every_episode_of_every_evaluation_is_the_first_one_of_its_wrappers(
     wrapper: Any, expected: float, engine: Any
 ) -> None:
     assert evaluations(make_data([wrapper], engine=engine()), 3) == [[expected] * 5] * 3
+
+
+@pytest.mark.parametrize("vectorization", ["sequential", "array"])
+def test_the_final_evaluation_plays_other_episodes_which_are_the_same_for_all_players(vectorization: str) -> None:
+    made: dict[str, Any] = {"sequential": partial(GymMazeEnv, "CartPole-v1"), "array": CartPoleArrayEnv}
+    found: list[list[float]] = []
+    for engine, n_times in ((InProcessEngine(), 2), (SeveralPlayers(), 1)):
+        data = make_data([], env=made[vectorization], engine=engine)
+        policy = RandomPolicy({key: step.action_space for key, step in data.spec.steps.items()})
+        first = data.evaluate("eval", policy).summaries
+        for _ in range(n_times):
+            final = data.evaluate("eval", policy, is_final=True).summaries
+            assert [one.episode_index for one in final] == [1_000_000 + index for index in range(5)]
+            found.append([one.reward for one in final])
+        assert [one.reward for one in data.evaluate("eval", policy).summaries] == [one.reward for one in first]
+        assert {one.reward for one in first} != set(found[-1])
+        data.teardown("validate")
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.slow

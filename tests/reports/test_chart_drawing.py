@@ -27,3 +27,20 @@ def test_thousands_of_values_and_steps_have_separators(values: list[float], show
     numbers = [label.get_text() for label in axes.get_yticklabels()]
     assert shown in numbers and not_shown not in numbers
     assert "20,000" in [label.get_text() for label in axes.get_xticklabels()]
+
+
+@pytest.mark.parametrize(("n", "n_runs"), [(1, 3), (4, 1), (10, 1), (10, 2)])
+def test_the_legend_is_above_the_curves_and_has_room_there(n: int, n_runs: int) -> None:
+    x = np.linspace(0.0, 50_000.0, 40)
+    bands = []
+    for number in range(n):
+        runs = [Curve(Path(f"{number}_{run}"), x, x * number + run) for run in range(n_runs)]
+        bands.append(band(f"outputs/experiment_{number}", runs))
+    figure = draw_charts([Chart(name, "env_steps", bands) for name in ("eval/return", "eval/kpi/cost")])
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        legend = axes.get_legend().get_window_extent()
+        inside = axes.get_window_extent()
+        assert legend.y0 >= inside.y1 and legend.x1 <= figure.bbox.x1 and legend.y1 <= figure.bbox.y1
+        assert inside.height > 0.5 * 3.6 * figure.dpi
+        assert len(axes.get_legend().get_texts()) == n

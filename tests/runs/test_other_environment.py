@@ -15,7 +15,11 @@ from maze_pl.runs.checkpoint import read_checkpoint
 from maze_pl.runs.other_environment import tell_other_environment
 
 LIMIT = {"class_path": "maze_pl.envs.wrappers.TimeLimitWrapper", "init_args": {"max_episode_steps": 9}}
-ENV = {"class_path": "maze_pl.envs.GymMazeEnv", "init_args": {"env": "CartPole-v1"}, "dict_kwargs": {"max_episode_steps": 4}}
+ENV = {
+    "class_path": "maze_pl.envs.GymMazeEnv",
+    "init_args": {"env": "CartPole-v1"},
+    "dict_kwargs": {"max_episode_steps": 4},
+}
 
 
 def config(**changes: Any) -> dict[str, Any]:

@@ -44,13 +44,12 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
 
     Args:
         env: Name of an environment for `gymnasium.make_vec`, or a function that makes a vector environment
-            of a given number of environments.
+            of a given number of environments (`{class_path: my_envs.make_vector}` in a configuration).
         vectorization_mode: Used with a name: the environment's vector entry point, or gymnasium's
             vectors of single environments in this process or in others.
         reset_mask: Whether `reset` can start chosen environments; None means yes for gymnasium's own
             vectors of single environments and in mode `DISABLED`, which requires it.
-        seed_each: Whether `reset` takes a list of seeds; None means yes for gymnasium's own
-            vectors of single environments.
+        seed_each: Whether `reset` takes a list of seeds; None means yes for these vectors of gymnasium.
         kwargs: Passed to `gymnasium.make_vec`, if a name was given.
 
     Raises:
@@ -109,7 +108,9 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
                     vector = gymnasium.make_vec(self._env, n_envs, self._vectorization_mode, **self._kwargs)
             except gymnasium.error.Error as error:
                 if "vector entry point" not in str(error):  # an unknown name, for example
-                    raise ValueError(str(error)) from error
+                    is_path = "." in self._env.rpartition(":")[2]
+                    hint = f" To name a function, write {{class_path: {self._env}}}." if is_path else ""
+                    raise ValueError(f"{error}{hint}") from error
                 remedy = "choose vectorization_mode=sync, or the form for single episodes"
                 raise ValueError(f"{self._env} has no vector form ({error}); {remedy}") from error
         else:

@@ -318,6 +318,10 @@ def test_refuses_what_makes_no_vector_environment() -> None:
         GymVectorArrayEnv("CartPol-v1", vectorization_mode="sync")
     with pytest.raises(ValueError, match=r"^Environment version `v99` for environment `CartPole` doesn't exist[^;]*$"):
         GymVectorArrayEnv("CartPole-v99")
+    with pytest.raises(ValueError, match=r"doesn't exist\..* write {class_path: tests\.fuses\.make_vector}\.$"):
+        GymVectorArrayEnv("tests.fuses.make_vector")
+    with pytest.raises(ModuleNotFoundError, match=r"^[^{]*$"):
+        GymVectorArrayEnv("no.such_module:Env-v0")
     with pytest.raises(TypeError, match="are arguments for making an environment by name"):
         GymVectorArrayEnv(FuseVector, gravity=1)
     with pytest.raises(ValueError, match="DISABLED, which needs reset_mask"):

@@ -1,0 +1,83 @@
+"""Message about a run whose configuration file names another environment than its checkpoint."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from maze_pl.config.pieces import RUN_CONFIG
+from maze_pl.config.search_path import ConfigurationError, as_values, dump, read
+from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.runs.run_checkpoints import directory_of_run
+
+_PARTS: Final = ("env", "wrappers")
+_MOST_LETTERS: Final = 60
+
+
+def tell_other_environment(
+    file: Path, checkpoint: dict[str, Any], counting: Literal["configuration", "checkpoint"]
+) -> None:
+    """Tell the user if `config.yaml` of a run has another environment than a checkpoint, and which one counts.
+
+    The file may have been edited, or the run resumed with other options since the checkpoint was written.
+
+    Args:
+        file: The checkpoint.
+        checkpoint: Its content.
+        counting: The one whose environment the command plays in.
+    """
+    config_file = directory_of_run(file) / RUN_CONFIG
+    config = dict(checkpoint_entry(checkpoint) or {}).get("config")
+    if config is None or not config_file.is_file():
+        return
+    try:
+        saved = _environment(as_values(read(config_file)))
+    except ConfigurationError:  # the command says so if it needs the file
+        return
+    own = _environment(as_values(config))
+    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    if not names:
+        return
+    n_more = len(names) - 1
+    more = f" and {n_more} more option{'s' if n_more > 1 else ''}" if n_more else ""
+    values = " and ".join(_text(found.get(names[0])) for found in (saved, own))
+    option = names[0] if names[0].isprintable() else repr(names[0])
+    which = RUN_CONFIG if counting == "configuration" else file.name
+    sys.stderr.write(f"maze-pl: {config_file} and {file} differ in {option}{more}: {values}; {which} counts here\n")
+
+
+def _environment(config: Any) -> dict[str, Any]:
+    """Return the options of environment and wrappers in the configuration of a run, by their dotted names."""
+    data = config.get("data") if isinstance(config, Mapping) else None
+    arguments = data.get("init_args") if isinstance(data, Mapping) else None
+    if not isinstance(arguments, Mapping):
+        return {}
+    options: dict[str, Any] = {}
+    for name in _PARTS:
+        options |= _leaves(arguments.get(name), f"data.{name}")
+    return options
+
+
+def _leaves(node: Any, name: str) -> dict[str, Any]:
+    """Return the values in a component, by their dotted names; those that are not set are left out.
+
+    Args:
+        node: The component, which may be a class path alone.
+        name: Its dotted name.
+    """
+    if isinstance(node, str) and name == "data.env":
+        node = {"class_path": node}
+    if isinstance(node, list):
+        node = {str(place): item for place, item in enumerate(node)}
+    if not isinstance(node, Mapping):
+        return {} if node is None else {name: node}
+    leaves: dict[str, Any] = {}
+    for key, value in node.items():
+        leaves |= _leaves(value, name if key in ("init_args", "dict_kwargs") else f"{name}.{key}")
+    return leaves
+
+
+def _text(value: Any) -> str:
+    """Return a value for the message."""
+    text = "no value" if value is None else dump(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."
