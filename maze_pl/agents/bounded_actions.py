@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -10,6 +11,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.core.policy import Array
+
+READS_FRACTIONS: Final = "_reads_scaled_actions"
+"""Buffer that says how a critic reads continuous heads. Critics of version 0.2.0 lack it, and read them as they are."""
 
 
 def boxes_to_scale(heads: spaces.Dict) -> dict[str, spaces.Box]:
@@ -36,8 +40,21 @@ def fraction_of_bounds(action: Tensor, space: spaces.Box) -> Tensor:
         tensor([[0.5000, 3.0000]])
     """
     bounds = space.low.tobytes() + space.high.tobytes()
-    centre, half_width = _stored(bounds, space.low.dtype.str, space.low.shape, action.dtype, action.device)
+    dtype = action.dtype if action.is_floating_point() else torch.get_default_dtype()
+    centre, half_width = _stored(bounds, space.low.dtype.str, space.low.shape, dtype, action.device)
     return (action - centre) / half_width
+
+
+def complete_critic(tensors: dict[str, Any], prefix: str) -> None:
+    """Add to the tensors of a critic of version 0.2.0 that it reads actions as they are.
+
+    Args:
+        tensors: Tensors by name, of this critic and of others.
+        prefix: Beginning of the names of this critic's tensors.
+    """
+    name = prefix + READS_FRACTIONS
+    if name not in tensors and any(other.startswith(prefix) for other in tensors):
+        tensors[name] = torch.zeros(1, dtype=torch.int64)
 
 
 def _centre_and_half_width(low: Array, high: Array) -> tuple[Array, Array]:

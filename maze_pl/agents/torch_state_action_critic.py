@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from maze_pl.agents.bounded_actions import boxes_to_scale, fraction_of_bounds
+from maze_pl.agents.bounded_actions import READS_FRACTIONS, boxes_to_scale, complete_critic, fraction_of_bounds
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
 from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
@@ -30,9 +30,6 @@ from maze_pl.distributions.probability_distribution import choice_sizes, chosen_
 
 Pair = Sequence[nn.Module]
 """Two networks that differ in their weights only."""
-
-_READS_FRACTIONS: Final = "_reads_scaled_actions"
-"""Buffer that says how continuous heads are read. Critics of version 0.2.0 lack it, and read them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +258,7 @@ class TorchStateActionCritic(Critic, ABC):
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
         self._reads_fractions = True
         if any(inputs.action_space.spaces for inputs in critic_inputs.values()):
-            self.register_buffer(_READS_FRACTIONS, torch.ones(1, dtype=torch.bool))
+            self.register_buffer(READS_FRACTIONS, torch.ones(1, dtype=torch.int64))  # can be averaged
 
     @classmethod
     @abstractmethod
@@ -354,10 +351,11 @@ class TorchStateActionCritic(Critic, ABC):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load tensors; a critic of version 0.2.0 goes on reading actions as they are."""
-        if _READS_FRACTIONS in self._buffers:
-            flag = state_dict.setdefault(prefix + _READS_FRACTIONS, torch.zeros(1, dtype=torch.bool))
-            self._reads_fractions = bool(flag)
+        if READS_FRACTIONS in self._buffers:
+            complete_critic(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args)
+        if READS_FRACTIONS in self._buffers:
+            self._reads_fractions = bool(self.get_buffer(READS_FRACTIONS))
 
     def update_targets(self, tau: float) -> None:
         """Update the target networks: target + tau * (network - target)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maze_pl.agents.bounded_actions import READS_FRACTIONS, complete_critic
 from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.compatibility import require_equal, require_same_names, shapes
@@ -85,6 +86,8 @@ def _weights_for(
     """
     found = {name: value for name, value in weights.items() if name.startswith(prefixes)}
     found.pop(_EXPLORATION, None)
+    if f"{_CRITIC}.{READS_FRACTIONS}" in expected:
+        complete_critic(found, f"{_CRITIC}.")
     for part in (_CRITIC, _STANDARD_DEVIATIONS):
         if not _has(expected, part):  # the algorithm needs none, or they start from scratch
             found = {name: value for name, value in found.items() if not name.startswith(part)}
@@ -114,9 +117,7 @@ def _require_fit(
     """
     there, here = shapes(found), shapes(expected)
     if entry is not None and "spec" in entry:
-        steps = datamodule.spec.steps.values()
-        observations = [name for step in steps for name in step.observation_space]
-        vectors = vector_inputs(module, expected, observations)
+        vectors = vector_inputs(module, expected, datamodule.spec)
         agent, current = f"the agent of {path}", datamodule.spec.to_dict()
         require_same_names(entry["spec"], current, agent, vectors, all_observations=there != here)
     require_equal(there, here, f"the networks of {path} do not fit", "networks")

@@ -8,12 +8,14 @@ import pytest
 import torch
 from gymnasium import spaces
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from maze_pl.agents import (
     TorchSharedStateActionCritic,
     TorchStateActionCritic,
     TorchStepStateActionCritic,
 )
+from maze_pl.agents.bounded_actions import fraction_of_bounds
 from maze_pl.agents.torch_state_action_critic import TwinNetwork
 from maze_pl.core import soft_update
 from maze_pl.core.spec import Spec, StepSpec
@@ -408,3 +410,26 @@ def test_a_critic_of_an_earlier_version_reads_actions_as_they_are_also_after_it_
     later.load_state_dict(new.state_dict())
     assert torch.equal(later.action_value(0, observation, action), new.action_value(0, observation, action))
     assert not torch.allclose(new.action_value(0, observation, action), old.action_value(0, observation, action))
+
+
+def test_a_critic_without_any_loaded_tensors_reads_fractions():
+    both, other = nn.Module(), valve_critic(0, 1000)
+    both.policy, both.critic = nn.Linear(1, 1), valve_critic(0, 1000)
+    keys = both.load_state_dict(nn.ModuleDict({"policy": nn.Linear(1, 1)}).state_dict(), strict=False)
+    assert "critic._reads_scaled_actions" in keys.missing_keys
+    observation, action = {"view": torch.randn(4, 3)}, {"move": torch.rand(4, 2) * 1000}
+    values = both.critic.action_value(0, observation, action)
+    assert torch.equal(values, other.action_value(0, observation, action))
+
+
+def test_tensors_of_a_critic_can_be_averaged():
+    averaged = AveragedModel(valve_critic(0, 1000), use_buffers=True)
+    for _ in range(3):
+        averaged.update_parameters(valve_critic(0, 1000))
+    assert averaged.module.state_dict()["_reads_scaled_actions"] == 1
+
+
+def test_integers_are_scaled_as_floats():
+    space = spaces.Box(0, 4, (2,), np.int64)
+    fractions = fraction_of_bounds(torch.tensor([[0, 4], [1, 2]]), space)
+    torch.testing.assert_close(fractions, torch.tensor([[-1.0, 1.0], [-0.5, 0.0]]))

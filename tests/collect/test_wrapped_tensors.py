@@ -149,13 +149,12 @@ class Ending(CartPoleTensorEnv):
         return Outcome(outcome.reward, (self.n_steps == 4) & self.terminates)
 
 
-CLIPPED = partial(
-    ObservationNormalizationWrapper,
-    default_strategy_config={"clip_range": (-10, 10)},
-    default_statistics={"mean": 0.0, "std": 1.0},
+SPOILED = partial(
+    RunningObservationNormalizationWrapper,
+    statistics={"observation": {"mean": 0.0, "std": 1.0}, "level": {"mean": 0.0, "std": 100.0}},
 )
 FLAT = {"observation": "level", "class_path": FlattenPreProcessor, "config": {"num_flatten_dims": 1}}
-HIDING = {"infinite": CLIPPED, "large": partial(PreProcessingWrapper, pre_processor_mapping=[FLAT])}
+HIDING = {"infinite": SPOILED, "large": partial(PreProcessingWrapper, pre_processor_mapping=[FLAT])}
 
 
 @pytest.mark.parametrize(("limit", "n_steps"), [(5, 9), (None, 5)], ids=["at the time limit", "after the last row"])
@@ -171,7 +170,7 @@ def test_faults_of_final_observations_are_refused_if_wrappers_would_hide_them(
 
 
 def test_observations_that_nothing_is_learned_from_may_be_infinite() -> None:
-    collector, policy = collector_of(make_wrapped_tensors(partial(Ending, "infinite", 20, True), [CLIPPED]))
+    collector, policy = collector_of(make_wrapped_tensors(partial(Ending, "infinite", 20, True), [SPOILED]))
     rollout = collector.collect(policy)
     assert rollout.rows.terminated[4].all()
     assert rollout.finals[0].observation["observation"][4 * N_ENVS + 1].isnan().all()

@@ -299,3 +299,20 @@ def test_a_deterministic_policy_begins_without_the_standard_deviations_of_a_run(
     module = warm_started(there, made(TD3, data), tmp_path / "last.ckpt", data)
     assert len(there.policy.explorations) == 1
     assert equal(module.policy.networks, there.policy.networks)
+
+
+def test_a_critic_of_an_earlier_version_goes_on_reading_actions_as_they_are(tmp_path: Path) -> None:
+    data = RolloutDataModule(lambda: make_gym_maze_env("Pendulum-v1"), n_envs=1)
+    there, here = (TD3(networks=AutomaticModelComposer(), spec=data.spec) for _ in range(2))
+    save(there, tmp_path / "now.ckpt")
+    checkpoint = torch.load(tmp_path / "now.ckpt", weights_only=True)
+    checkpoint["state_dict"].pop("actor_critic.critic._reads_scaled_actions")
+    torch.save(checkpoint, tmp_path / "earlier.ckpt")
+    observation, action = {"observation": torch.randn(4, 3)}, {"action": torch.rand(4, 1) * 4 - 2}
+    half = {"action": action["action"] / 2}  # the bounds are -2 and 2
+    warm_start(tmp_path / "earlier.ckpt", here, data)
+    of_here = here.critic.action_value(0, observation, half)
+    torch.testing.assert_close(of_here, there.critic.action_value(0, observation, action))
+    warm_start(tmp_path / "now.ckpt", here, data)
+    of_here = here.critic.action_value(0, observation, action)
+    torch.testing.assert_close(of_here, there.critic.action_value(0, observation, action))

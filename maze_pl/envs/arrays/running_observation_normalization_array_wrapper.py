@@ -83,8 +83,7 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
                     self.sum[name][which] += mean_of_rows(difference, shape)
                     self.sum_squares[name][which] += mean_of_rows(difference * difference, shape)
                 scaled = (values - self.used_mean[name][which]) / self.used_std[name][which]
-                clipped = np.minimum(np.maximum(scaled, strategy.clip_low), strategy.clip_high)
-                normalized[name] = np.where(np.isfinite(values), clipped, np.float32(np.nan))  # refused by the caller
+                normalized[name] = np.minimum(np.maximum(scaled, strategy.clip_low), strategy.clip_high)
         return normalized
 
     def _use_moments(self, which: Array) -> None:

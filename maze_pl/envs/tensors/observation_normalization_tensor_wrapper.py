@@ -131,9 +131,6 @@ def shapes_of(env: TensorEnv, names: Mapping[str, Any]) -> dict[str, tuple[int, 
 def normalized(values: Tensor, shift: Tensor, width: Tensor, clip: tuple[float, float]) -> Tensor:
     """Return shifted and scaled values in float32, within a range.
 
-    Values that are not finite become NaN, so that they are refused where they are used; clipping
-    would hide infinite ones.
-
     Args:
         values: [N, ...] in the type of their space.
         shift: [...] or [N, ...] float32, subtracted from them.
@@ -142,8 +139,7 @@ def normalized(values: Tensor, shift: Tensor, width: Tensor, clip: tuple[float, 
     """
     if not values.is_floating_point():
         values = values.double()
-    scaled = ((values - shift) / width).clip(*clip)
-    return torch.where(values.isfinite(), scaled, torch.nan).float()
+    return ((values - shift) / width).clip(*clip).float()
 
 
 def _of_mean(statistics: Mapping[str, Array]) -> tuple[Array, Array]:

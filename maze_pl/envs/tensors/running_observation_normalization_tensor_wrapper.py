@@ -90,11 +90,16 @@ class RunningObservationNormalizationTensorWrapper(TensorWrapper):
         super().begin(which, seeds)
 
     def observation(self, step_key: StepKey, observation: Tensors) -> Tensors:
-        """Normalise observations by the statistics of their episodes."""
+        """Normalise observations by the statistics of their episodes.
+
+        Values that are not finite, which would spoil the statistics, become NaN, so that they are
+        refused where they are used.
+        """
         changed = dict(observation)
         for name in self._clips.keys() & observation.keys():
             mean, std = self.used_mean[name], self.used_std[name]
-            changed[name] = normalized(observation[name], mean, std, self._clips[name])
+            values = normalized(observation[name], mean, std, self._clips[name])
+            changed[name] = torch.where(observation[name].isfinite(), values, torch.nan)
         return changed
 
     def learn(self, step_key: StepKey, observation: Tensors) -> None:

@@ -140,9 +140,6 @@ class ObservationNormalizationWrapper(ObservationWrapper):
     def normalized(self, observation: Mapping[str, Array], is_many: bool) -> dict[str, Array]:
         """Normalise all observations that have a strategy.
 
-        Values that are not finite become NaN, so that they are refused where they are used; clipping
-        would hide infinite ones.
-
         Args:
             observation: Name -> an observation, or [n, ...] many of them.
             is_many: Whether they are many.
@@ -156,10 +153,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
                 if not strategy.statistics:
                     raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics, or set them")
                 normalize = strategy.normalize_many if is_many else strategy.normalize
-                normalized[name] = normalize(observation[name])
-                is_finite = np.isfinite(observation[name])
-                if not is_finite.all():
-                    normalized[name] = np.where(is_finite, normalized[name], np.float32(np.nan))
+                normalized[name] = normalize(normalized[name])
         return normalized
 
     @property

@@ -1,4 +1,4 @@
-"""Normalisation does not hide infinite observations by clipping: all forms of environments refuse them."""
+"""Observations that are not finite, and normalisation: all forms of environments do the same."""
 
 from __future__ import annotations
 
@@ -99,15 +99,33 @@ def collector_of(form: str, make: Callable[[], Any], wrapper: Callable[[Any], An
     return Collector(SequentialVectorEnv([single] * N_ENVS, first_env_index=FIRST), N_ROWS, generator)
 
 
-@pytest.mark.parametrize("form", ["single episodes", "arrays", "tensors"])
+FORMS = ["single episodes", "arrays", "tensors"]
+
+
+def acting() -> RandomPolicy:
+    return RandomPolicy(Distance(0.0, False).action_spaces_dict)
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", WRAPPERS)
-@pytest.mark.parametrize("value", [-np.inf, np.nan])
-def test_clipping_hides_no_infinite_observation(value: float, name: str, form: str) -> None:
-    wrapper = WRAPPERS[name]
-    policy = RandomPolicy(Distance(value, False).action_spaces_dict)
-    collector = collector_of(form, partial(Distance, value, True), wrapper)
-    rollout = collector.collect(policy)
-    assert rollout.rows.terminated[3].all(), "an observation after the end is unread"
-    collector = collector_of(form, partial(Distance, value, False), wrapper)
+def test_nan_is_refused_but_in_an_observation_after_the_end(name: str, form: str) -> None:
+    rollout = collector_of(form, partial(Distance, np.nan, True), WRAPPERS[name]).collect(acting())
+    assert rollout.rows.terminated[3].all()
+    collector = collector_of(form, partial(Distance, np.nan, False), WRAPPERS[name])
     with pytest.raises(ValueError, match=r"observation 'distance' .*environment 10.* is (not finite|NaN or infinite)"):
-        collector.collect(policy)
+        collector.collect(acting())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["mean", "range"])
+def test_infinite_observations_are_clipped_by_fixed_statistics(name: str, form: str) -> None:
+    rollout = collector_of(form, partial(Distance, -np.inf, False), WRAPPERS[name]).collect(acting())
+    distance = rollout.segments[0].observation["distance"].reshape(N_ROWS, N_ENVS, 2)
+    assert (distance[3, :, 1] == -5.0).all()
+    assert (distance[:3] > -5.0).all()
+
+
+def test_infinite_observations_in_tensors_do_not_spoil_running_statistics() -> None:
+    collector = collector_of("tensors", partial(Distance, -np.inf, False), WRAPPERS["running"])
+    with pytest.raises(ValueError, match=r"observation 'distance' .*environment 10.* is NaN or infinite"):
+        collector.collect(acting())
