@@ -18,7 +18,10 @@ def import_object(path: str) -> Any:
     try:
         return getattr(importlib.import_module(module_path), name)
     except AttributeError as error:
-        raise ImportError(f"{module_path} has nothing named {name}") from error
+        fault = f"{module_path} has nothing named {name}"
+        if module_path == "__main__":
+            fault += ": define it in the running script or notebook, or put it into a file"
+        raise ImportError(fault) from error
 
 
 def import_class(path: type[Base] | str, base: type[Base], where: str = "") -> type[Base]:

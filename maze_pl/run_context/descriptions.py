@@ -155,26 +155,63 @@ class Descriptions:
     def algorithm(self, value: Any) -> Any:
         """Describe an algorithm: a name, a class path and arguments, a class, a partial, or a module.
 
+        The class may also be one that the running script or notebook defines.
+
         Raises:
-            TypeError: A module has arguments that cannot be read back from it.
+            TypeError: It is something else, its class cannot be imported by its name, or a module has
+                arguments that cannot be read back from it.
         """
-        if not isinstance(value, AlgorithmModule):
+        if isinstance(value, str | Mapping):
             return self.of("algorithm", value)
-        path = importable(type(value))
-        names = [name for name in inspect.signature(type(value)).parameters if name not in _NOT_ARGUMENTS]
-        lost = [name for name in names if name not in value.given_arguments]
-        if path is None or lost:
-            fault = f"its arguments {', '.join(lost)}" if lost else "its class"
-            remedy = "give {'class_path': ..., 'init_args': {...}}, or a class, or functools.partial"
-            raise TypeError(f"algorithm={type(value).__name__}(...): {fault} cannot be written as YAML: {remedy}")
-        arguments = {name: value.given_arguments[name] for name in names}
-        if value.actor_critic is not None:
-            arguments["networks"] = ReadyNetworks(value.actor_critic)
-        elif not isinstance(value.composer, AutomaticModelComposer):
-            arguments["networks"] = value.composer
-        elif value.hparams.get("networks") == "auto":
-            arguments["networks"] = "auto"
+        if isinstance(value, AlgorithmModule):
+            path, arguments = _path_of_algorithm(type(value)), _arguments_of(value)
+        elif isinstance(value, functools.partial):
+            if value.args:
+                fault = f"algorithm={value!r} has arguments without a name"
+                raise TypeError(f"{fault}: name them, as in functools.partial(PPO, lr=0.001)")
+            path, arguments = _path_of_algorithm(value.func), value.keywords
+        else:
+            return {"class_path": _path_of_algorithm(value)}
         return {"class_path": path, "init_args": self._of_mapping("algorithm", arguments)}
+
+
+def _path_of_algorithm(value: Any) -> str:
+    """Return the class path of an algorithm, also if it is defined in the running script or notebook.
+
+    Raises:
+        TypeError: There is none.
+    """
+    path = _importable_here(value)
+    if path is not None:
+        return path
+    if not isinstance(value, type):
+        expected = "a name, a dict, a class, a functools.partial of a class, or a module"
+        raise TypeError(f"algorithm={value!r} must be {expected}")
+    fault = f"algorithm: {value.__module__}.{value.__qualname__} does not lead to this class"
+    raise TypeError(f"{fault}; define it outside of functions, and give its latest definition")
+
+
+def _arguments_of(module: AlgorithmModule) -> dict[str, Any]:
+    """Return the arguments with which to make a module like this one.
+
+    Raises:
+        TypeError: Some cannot be read back from it.
+    """
+    kind = type(module)
+    names = [name for name in inspect.signature(kind).parameters if name not in _NOT_ARGUMENTS]
+    lost = [name for name in names if name not in module.given_arguments]
+    if lost:
+        remedy = "give {'class_path': ..., 'init_args': {...}}, or a class, or functools.partial"
+        fault = f"its arguments {', '.join(lost)} cannot be written as YAML"
+        raise TypeError(f"algorithm={kind.__name__}(...): {fault}: {remedy}")
+    arguments = {name: module.given_arguments[name] for name in names}
+    if module.actor_critic is not None:
+        arguments["networks"] = ReadyNetworks(module.actor_critic)
+    elif not isinstance(module.composer, AutomaticModelComposer):
+        arguments["networks"] = module.composer
+    elif module.hparams.get("networks") == "auto":
+        arguments["networks"] = "auto"
+    return arguments
 
 
 def _is_described_by_attributes(schedule: Schedule) -> bool:
@@ -185,9 +222,15 @@ def _is_described_by_attributes(schedule: Schedule) -> bool:
 
 def importable(value: Any) -> str | None:
     """Return the class path by which other processes can import a class or function; None if they cannot."""
+    path = _importable_here(value)
+    return None if path is None or path.startswith("__main__.") else path
+
+
+def _importable_here(value: Any) -> str | None:
+    """Return the class path by which this process can import a class or function; None if it cannot."""
     module = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", None)
-    if module in (None, "__main__") or name is None or not isinstance(name, str) or "<" in name:
+    if module is None or not isinstance(name, str) or "<" in name:
         return None
     path = f"{module}.{name}"
     try:

@@ -14,6 +14,7 @@ from maze_pl.config.given_objects import given_nodes
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.config.summary import configured_value
+from maze_pl.config.trust import class_paths
 from maze_pl.core.class_path import import_object
 from maze_pl.migration.documented import component_options, option_value, translated_key
 from maze_pl.migration.documented_names import FIT
@@ -57,6 +58,19 @@ class EarlierRun:
                 other = _OTHERS.get(name, f"a {name}")
                 others[name] = f"an object as {name}" if has_objects else other
         return others
+
+    def require_script_classes(self) -> None:
+        """Refuse to continue the run without the classes of the script or notebook that started it.
+
+        Raises:
+            ConfigurationError: One is not defined in the running script or notebook.
+        """
+        for path in class_paths(read(self._run_dir / RUN_CONFIG)):
+            module, _, name = path.partition(".")
+            if module == "__main__" and not hasattr(sys.modules[module], name):
+                fault = f"run_dir={self._run_dir} needs the class {name} of the script or notebook that started the run"
+                remedy = "define it before the context is made; a class in a file can be used everywhere"
+                raise ConfigurationError(f"{fault}: {remedy}")
 
     def _resolved(self, groups: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
         """Return the components that are compared, with files read and overrides applied.

@@ -159,7 +159,8 @@ class RunContext:
         earlier = EarlierRun(Path(str(self._run_dir))) if is_run else None
         others = {} if earlier is None else earlier.others_of(groups, described)
         self.continues = earlier is not None and configuration is None and not others
-        if self.continues:
+        if earlier is not None and self.continues:
+            earlier.require_script_classes()
             chosen = {name: node for name, node in groups.items() if name not in self._objects}
             words = resume_options(str(self._run_dir), chosen, described)
         elif earlier is None or earlier.has_failed:

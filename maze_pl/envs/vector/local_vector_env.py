@@ -1,5 +1,6 @@
 """Environments of a vector that live in this process, with their wrappers and running episodes."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from maze_pl.envs.vector.replayed_vector_env import ReplayedVectorEnv
 from maze_pl.envs.vector.running_episodes import RunningEpisodes
 from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
 from maze_pl.envs.vector.vector_env import MakeEnv, Staging
-from maze_pl.envs.vector.wrapper_starts import WrapperStarts
+from maze_pl.envs.vector.wrapper_starts import WrapperStarts, merges_statistics
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.deferred_files import deferred_files
@@ -76,6 +77,10 @@ class LocalVectorEnv(ReplayedVectorEnv):
         """Return the index of each environment's current episode."""
         return list(self._episodes.numbers)
 
+    def episode_rewards(self) -> list[float]:
+        """Return the sums of the running episodes' rewards; see `ReplayedVectorEnv.episode_rewards`."""
+        return list(self._episodes.rewards)
+
     def drain_summaries(self) -> list[EpisodeSummary]:
         """Return summaries of episodes that ended; see `VectorEnv.drain_summaries`."""
         return self._episodes.drain_summaries()
@@ -85,9 +90,14 @@ class LocalVectorEnv(ReplayedVectorEnv):
         return [shared_states_of(stack) for stack in self._stacks]
 
     def load_shared_states(self, state: dict[str, Any], freeze: bool = False) -> None:
-        """Load statistics into all wrappers; see `VectorEnv.load_shared_states`."""
-        for stack in self._stacks:
+        """Load statistics into all wrappers; see `VectorEnv.load_shared_states`.
+
+        The rewards of a running episode may depend on them, and a replay does not load them.
+        """
+        for n, stack in enumerate(self._stacks):
             load_shared_states(stack, state, freeze)
+            if any(merges_statistics(type(wrapper)) for wrapper in stack.values()):
+                self._episodes.rewards[n] = math.nan
 
     def wrapper_states(self) -> list[dict[str, Any]]:
         """Return the wrappers' full states; see `ReplayedVectorEnv.wrapper_states`."""

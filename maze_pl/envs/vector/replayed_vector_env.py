@@ -1,13 +1,17 @@
 """Vector environments whose running episodes are saved as the acts that led to them."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import VectorEnv
+
+_ROUNDING: Final = 1e-9
+"""Relative difference of two sums of the same rewards, at most."""
 
 
 class ReplayedVectorEnv(VectorEnv):
@@ -31,6 +35,14 @@ class ReplayedVectorEnv(VectorEnv):
         """
 
     @abstractmethod
+    def episode_rewards(self) -> list[float]:
+        """Return, for each environment, the sum of the rewards of its running episode.
+
+        It is NaN if statistics were merged in the episode, which a replay does not repeat. If the
+        last `histories` hold a state, it is the sum of the rewards since then.
+        """
+
+    @abstractmethod
     def wrapper_states(self) -> list[dict[str, Any]]:
         """Return, for each environment, its wrappers' full state by name; see `wrapper_stack`."""
 
@@ -46,12 +58,14 @@ class ReplayedVectorEnv(VectorEnv):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the acts of the running episodes, and the observations that they lead to."""
+        """Return the acts of the running episodes, and the rewards and observations that they lead to."""
+        histories = self.histories()  # before the rewards, which count from a state that it takes
         return {
             "episodes": self.episodes(),
-            "histories": self.histories(),
+            "histories": histories,
             "wrappers": self.wrapper_states(),
             "observation": self._next_observations(),
+            "rewards": self.episode_rewards(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
@@ -68,7 +82,13 @@ class ReplayedVectorEnv(VectorEnv):
         histories = state["histories"]
         self.replay(histories, state["wrappers"])
         observations, saved = self._next_observations(), state["observation"]
-        strayed = [n for n in range(self.n_envs) if not _is_same(saved[str(n)], observations[str(n)])]
+        rewards = self.episode_rewards()
+        saved_rewards = state.get("rewards", [math.nan] * self.n_envs)  # earlier versions saved none
+        strayed = []
+        for n in range(self.n_envs):
+            is_same = _is_same(saved[str(n)], observations[str(n)])
+            if not (is_same and _is_same_sum(saved_rewards[n], rewards[n])):
+                strayed.append(n)
         self.reset(strayed, [histories[n]["episode"] + 1 for n in strayed])
         return strayed
 
@@ -86,3 +106,8 @@ def _is_same(before: dict[str, Array], now: dict[str, Array]) -> bool:
     if before.keys() != now.keys():
         return False
     return all(np.array_equal(before[name], value, equal_nan=True) for name, value in now.items())
+
+
+def _is_same_sum(before: float, now: float) -> bool:
+    """True if two sums of rewards are the same but for the rounding of another machine, or the first is unknown."""
+    return math.isnan(before) or math.isclose(before, now, rel_tol=_ROUNDING)

@@ -23,6 +23,9 @@ class RunningEpisodes:
         acts: For each environment, step key -> head -> actions of its running episode.
         order: For each environment, the step keys of its acts as their positions among the step
             keys, unless there is only one step key.
+        rewards: For each environment, the sum of the rewards of its running episode, added in the
+            order of the acts; NaN if it is unknown. If the state of a long episode was saved, only
+            later rewards count.
         summaries: Summaries of ended episodes.
     """
 
@@ -32,12 +35,25 @@ class RunningEpisodes:
         self.numbers = [0] * n_envs
         self.acts: list[dict[StepKey, dict[str, list[Any]]]] = [{} for _ in range(n_envs)]
         self.order: list[list[int]] = [[] for _ in range(n_envs)]
+        self.rewards = [0.0] * n_envs
         self.summaries: list[EpisodeSummary] = []
 
     def begin(self, n: int) -> None:
-        """Forget the acts of environment n, which starts an episode."""
+        """Forget the acts and rewards of environment n, which starts an episode."""
         self.order[n] = []
         self.acts[n] = mapped(lambda _: [], self._staging.action)
+        self.rewards[n] = 0.0
+
+    def shorten(self, n: int, first: dict[str, Any]) -> None:
+        """Forget the rewards of environment n, whose state was saved, and all but its first acts.
+
+        Args:
+            n: Number of the environment.
+            first: Its history with the first acts only.
+        """
+        self.order[n] = first["keys"].tolist() if self.order[n] else []
+        self.acts[n] = mapped(list, first["actions"])
+        self.rewards[n] = 0.0
 
     def finish(self, n: int, summary: EpisodeSummary) -> None:
         """Store the statistics of an episode that ended."""

@@ -5,13 +5,12 @@ Plain gymnasium environments are stepped without the layers around them.
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.seeding import derive_seed
-from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
 from maze_pl.core.state_rules import StateError
 from maze_pl.envs.attribution import attributes_rewards
@@ -43,8 +42,6 @@ from maze_pl.envs.vector.vector_env import (
     StepExtras,
     listed,
 )
-
-T = TypeVar("T")
 
 
 class SequentialVectorEnv(LocalVectorEnv):
@@ -177,6 +174,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         keys, key_index = self._next.keys, self._next.key_index
         times, idle = self._time.now, self._time.n_idle
         rewards, env_steps = staging.reward, staging.env_steps
+        sums = self._episodes.rewards
         terminations, truncations = staging.terminated, staging.truncated
         flat, attributes = self._flat, self._attributes
         acts, is_new = self._episodes.acts, self._next.is_new
@@ -200,6 +198,7 @@ class SequentialVectorEnv(LocalVectorEnv):
                     if not is_usual or terminated or truncated or is_new:
                         check_step(result, env)
                 rewards[n] = reward
+                sums[n] += float(reward)
                 terminations[n], truncations[n] = terminated, truncated
                 env_time = env.get_env_time()
                 env_steps[n] = advanced = env_time - times[n]
@@ -254,7 +253,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         staging, steps = self.staging, plain.steps
         all_rewards, all_taken = plain.rewards, plain.taken
         key = self._next.keys[0]
-        staged_reward = staging.reward
+        staged_reward, sums = staging.reward, self._episodes.rewards
         is_new, is_exact = self._next.is_new, self._is_exact
         ((name, rows, shape, dtype),) = self._next.places[key]
         (values,) = self._staged_actions.of(key).values()
@@ -277,6 +276,7 @@ class SequentialVectorEnv(LocalVectorEnv):
                         plain.check(n, result)
                     reward = float(reward)
                 staged_reward[n] = reward
+                sums[n] += reward
                 all_rewards[n].append(reward)
                 all_taken[n].append(kept[n])
                 if terminated is not False or truncated is not False:
@@ -314,8 +314,7 @@ class SequentialVectorEnv(LocalVectorEnv):
                 history["wrappers"] = states
             first = self._long.shorten(n, history, self.episode_state, self._copy_of)
             if first is not None:
-                self._episodes.order[n] = [] if self._flat else first["keys"].tolist()
-                self._episodes.acts[n] = mapped(list, first["actions"])
+                self._episodes.shorten(n, first)
         return histories
 
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
@@ -360,6 +359,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         if self._plain is not None:
             self._plain.load_episode_state(n, known["statistics"])
         self._long.note(n, state, n_before)
+        self._episodes.rewards[n] = 0.0
 
     def replay(self, histories: Sequence[dict[str, Any]], wrapper_states: Sequence[dict[str, Any]]) -> None:
         """Replay episodes and restore saved states; see `ReplayedVectorEnv.replay`.

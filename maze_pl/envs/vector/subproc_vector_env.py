@@ -298,6 +298,10 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         """Return the index of each environment's current episode."""
         return self._everyones("episodes")
 
+    def episode_rewards(self) -> list[float]:
+        """Return the sums of the running episodes' rewards; see `ReplayedVectorEnv.episode_rewards`."""
+        return self._everyones("episode_rewards")
+
     def histories(self) -> list[dict[str, Any]]:
         """Return the acts of the running episodes; see `ReplayedVectorEnv.histories`."""
         return self._everyones("histories")

@@ -74,7 +74,12 @@ def _may_change(wrapper: Wrapper) -> bool:
     if kind.state_dict is Wrapper.state_dict:
         return False
     is_shared = kind.state_dict is kind.shared_state
-    return not is_shared or definer_of(kind, "merge_shared_states") is not Wrapper
+    return not is_shared or merges_statistics(kind)
+
+
+def merges_statistics(kind: type[Wrapper]) -> bool:
+    """True if copies of a wrapper change the statistics that they share."""
+    return definer_of(kind, "merge_shared_states") is not Wrapper
 
 
 def _copied_state(wrapper: Wrapper) -> Any:
