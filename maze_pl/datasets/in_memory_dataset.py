@@ -176,8 +176,7 @@ class InMemoryDataset:
             require_same_spaces(self.spec, spec or self.spec, self._names, "the environment's")
             if self._fits((spec or self.spec).with_masks(masks)):
                 return self
-            masks = {**self._given_masks, **masks}
-        self._given_masks = dict(masks)
+        masks = {**self._given_masks, **masks}
         if make_env is not None and spec is None:
             with closing(make_env()) as env:
                 spec = Spec.of(env)
@@ -192,6 +191,7 @@ class InMemoryDataset:
         if not len(self):
             raise ValueError(f"{self._names}: there is no act to learn from")
         self.spec = spec
+        self._given_masks = masks
         self.n_episodes = len(self._counts)
         self._columns = mapped(torch.from_numpy, columns)
         return self

@@ -10,13 +10,18 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
 from maze_pl.config.factories import add_arguments
-from maze_pl.config.given_objects import given_nodes
+from maze_pl.config.given_objects import GIVEN, given_nodes, is_given
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, read
 from maze_pl.config.summary import configured_value
 from maze_pl.config.trust import class_paths
 from maze_pl.core.class_path import import_object
-from maze_pl.migration.documented import component_options, option_value, translated_key
+from maze_pl.migration.documented import (
+    component_options,
+    option_value,
+    resume_options,
+    translated_key,
+)
 from maze_pl.migration.documented_names import FIT
 from maze_pl.runs.run_directory import has_failed
 
@@ -38,8 +43,9 @@ class EarlierRun:
     def others_of(self, groups: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, str]:
         """Return the components with which the run cannot be continued: group -> name in a message.
 
-        It can be continued with objects, such as a lambda, where it was given objects, and with an
-        environment and wrappers that are equal to its after all overrides.
+        It can be continued with objects, such as a lambda, where it was given objects: with the same
+        class of algorithm, and with an environment and wrappers that are equal to its after all
+        overrides, except for the objects.
 
         Args:
             groups: Group -> component as YAML.
@@ -48,16 +54,32 @@ class EarlierRun:
         content = read(self._run_dir / RUN_CONFIG)
         given = {node["name"].partition(".")[0] for node in given_nodes(content)}
         data = ((content or {}).get("data") or {}).get("init_args") or {}
-        chosen = {} if self.has_failed else self._resolved(groups, keys)
+        model = (content or {}).get("model") or {}
+        has_failed = self.has_failed
+        chosen = {} if has_failed else self._resolved(groups, keys)
         others: dict[str, str] = {}
         for name, component in groups.items():
             below = [value for key, value in keys.items() if key.startswith(f"{name}.")]
             has_objects = any(list(given_nodes(part)) for part in [component, *below])
-            is_same = name in chosen and _is_same(chosen[name], data.get(name), _OF_DATA[name])
-            if not (is_same or (has_objects and name in given)):
-                other = _OTHERS.get(name, f"a {name}")
-                others[name] = f"an object as {name}" if has_objects else other
+            takes_place = has_objects and name in given
+            if name in _OF_DATA and not has_failed:
+                is_same = name in chosen and _is_same(chosen[name], data.get(name), _OF_DATA[name])
+            elif name == "algorithm" and takes_place:
+                is_same = _are_of_one_class(self._algorithm_path(component), str(model.get("class_path")))
+            else:
+                is_same = takes_place
+            if not is_same:
+                others[name] = _OTHERS.get(name, f"a {name}")
+                if has_objects and not takes_place:
+                    others[name] = f"an object as {name}"
+                elif name in _OF_DATA and name not in chosen and "${" in str([component, keys]):
+                    others[name] = f"references in {name}, which cannot be compared"
         return others
+
+    def _algorithm_path(self, component: Any) -> str:
+        """Return the class path of an algorithm, described as YAML or by the name of a file."""
+        words = resume_options(str(self._run_dir), {"algorithm": component}, {})
+        return str((configured_value(["fit", *words], "model") or {}).get("class_path"))
 
     def require_script_classes(self) -> None:
         """Refuse to continue the run without the classes of the script or notebook that started it.
@@ -106,7 +128,12 @@ class EarlierRun:
 
 
 def _is_same(component: Any, of_run: Any, skip: int) -> bool:
-    """True if a component, described as YAML, is that of a run, which has all arguments."""
+    """True if a component, described as YAML, is that of a run, which has all arguments.
+
+    An object is the same as any other one, since objects cannot be compared.
+    """
+    if is_given(component) or is_given(of_run):
+        return is_given(component) and is_given(of_run)
     if isinstance(component, list) and isinstance(of_run, list):
         pairs = zip(component, of_run, strict=False)
         are_same = all(_is_same(one, other, skip) for one, other in pairs)
@@ -116,9 +143,18 @@ def _is_same(component: Any, of_run: Any, skip: int) -> bool:
         return bool(component == of_run)
     if not _are_of_one_class(component["class_path"], str(of_run.get("class_path"))):
         return False
-    if (component.get("dict_kwargs") or {}) != (of_run.get("dict_kwargs") or {}):
+    if _masked(component.get("dict_kwargs") or {}) != _masked(of_run.get("dict_kwargs") or {}):
         return False
-    return bool(_complete_arguments(component, skip) == (of_run.get("init_args") or {}))
+    return bool(_masked(_complete_arguments(component, skip)) == _masked(of_run.get("init_args") or {}))
+
+
+def _masked(part: Any) -> Any:
+    """Return a part of a configuration with the same text in place of each object."""
+    if is_given(part):
+        return GIVEN
+    if isinstance(part, Mapping):
+        return {key: _masked(value) for key, value in part.items()}
+    return [_masked(item) for item in part] if isinstance(part, list) else part
 
 
 def _are_of_one_class(path: str, path_of_run: str) -> bool:

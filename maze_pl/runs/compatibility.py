@@ -14,8 +14,10 @@ from maze_pl.core.checkpoint import checkpoint_entry, data_module_state
 from maze_pl.runs.checkpoint import read_checkpoint
 
 if TYPE_CHECKING:
+    from maze_pl.core.actor_id import StepKey
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.modules import AlgorithmModule
+    from maze_pl.runs.vector_inputs import VectorInputs
 
 
 def require_compatible(
@@ -111,7 +113,7 @@ def require_same_names(
     there: dict[str, Any],
     here: dict[str, Any],
     agent: str,
-    vectors: Mapping[str, bool],
+    vectors: Mapping[StepKey, VectorInputs],
     *,
     all_observations: bool,
 ) -> None:
@@ -124,7 +126,7 @@ def require_same_names(
         there: `Spec.to_dict()` of the agent.
         here: `Spec.to_dict()` of the environment.
         agent: Name of the agent in the message.
-        vectors: Observations that networks read as parts of a vector -> whether as one-hot vectors.
+        vectors: Sub-step of the environment -> observations that networks join to a vector.
         all_observations: Whether one of the two may not have further observations.
 
     Raises:
@@ -143,7 +145,8 @@ def require_same_names(
         if all_observations or not (_contains(names, own) or _contains(own, names)):
             observations = [_numbered(one, f"observation {{}} {place}") for one in (names, own)]
             require_equal(observations[0], observations[1], problem, "environment and wrappers")
-        inputs = [_numbered(_parts(one, vectors), f"input {{}} {place}") for one in (step, current)]
+        joined = vectors[current["key"]]
+        inputs = [_numbered(_parts(one, joined), f"input {{}} {place}") for one in (step, current)]
         require_equal(inputs[0], inputs[1], problem, "environment and wrappers")
 
 
@@ -163,20 +166,20 @@ def _observations(step: dict[str, Any]) -> list[str]:
     return [repr(name) for name in step["observation_space"]["spaces"] if name not in masks]
 
 
-def _parts(step: dict[str, Any], vectors: Mapping[str, bool]) -> list[str]:
+def _parts(step: dict[str, Any], inputs: VectorInputs) -> list[str]:
     """Return names and sizes of the observations of a sub-step that are parts of a vector.
 
     Args:
         step: The sub-step in `Spec.to_dict()`.
-        vectors: Parts of a vector -> whether as one-hot vectors.
+        inputs: Parts of a vector.
     """
     found = []
     for name, space in step["observation_space"]["spaces"].items():
-        if name not in vectors:
+        if name not in inputs.joined:
             continue
         categories = space.get("n", space.get("nvec"))
         shape = space.get("shape", list(np.shape(categories)))
-        if vectors[name] and categories is not None:
+        if name in inputs.one_hot and categories is not None:
             found.append(f"{name!r} of {categories} categories")
         else:
             found.append(f"{name!r} of shape {shape}")

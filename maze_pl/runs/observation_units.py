@@ -171,8 +171,22 @@ def doubts_of_observations(trained: Mapping[str, Any], recorders: Iterable[Recor
 
 
 def _has_equal(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """True if two mappings have equal trees of a name."""
-    return name in one and name in other and are_equal(one[name], other[name])
+    """True if two runs have equal statistics of a wrapper."""
+    return name in one and name in other and _are_equal_in_use(one[name], other[name])
+
+
+def _are_equal_in_use(one: Any, other: Any) -> bool:
+    """True for equal statistics, no matter whether they are stated by name or for all other observations."""
+    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
+        return are_equal(one, other)
+    names = {*one, *other}
+    if one and other and (_OTHERS in one) != (_OTHERS in other):
+        names.discard(_OTHERS)  # without it, all observations have a name
+    for name in names:
+        first, second = (part.get(name, part.get(_OTHERS)) for part in (one, other))
+        if first is None or second is None or not are_equal(first, second):
+            return False
+    return True
 
 
 def _names(wrappers: Iterable[str]) -> str:

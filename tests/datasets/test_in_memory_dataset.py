@@ -402,18 +402,37 @@ def test_masks_that_only_the_data_module_names_are_compared_with_actions(is_load
         dataset("skip").load(masks={"b": "m"})
 
 
-def test_episodes_that_an_earlier_mask_forbids_stay_left_out_if_another_mask_is_added() -> None:
+def records_against_masks() -> list[SpacesTrajectoryRecord]:
+    """Episodes of an action that two masks allow, that "m" forbids, and that "n" forbids."""
     sees = spaces.Dict({"m": spaces.MultiBinary(2), "n": spaces.MultiBinary(2)})
     spec = Spec({0: StepSpec(sees, spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Discrete(2)}))})
     records = []
     for name, first, second in (("good", 0, 0), ("against m", 1, 0), ("against n", 0, 1)):
         acts = [(0, 0, 0, 1.0, False, {"m": [1, 0], "n": [1, 0]}, {"a": first, "b": second})]
         records.append(SpacesTrajectoryRecord.of_acts(name, spec, acts, True, False, 1, None, {}))
-    dataset = InMemoryDataset(records, on_damaged="skip")
+    return records
+
+
+def test_episodes_that_an_earlier_mask_forbids_stay_left_out_if_another_mask_is_added() -> None:
+    dataset = InMemoryDataset(records_against_masks(), on_damaged="skip")
     with pytest.warns(UserWarning, match="skipped, 1 in all: episode against m"):
         assert dataset.load(masks={"a": "m"}).n_episodes == 2
     with pytest.warns(UserWarning, match=r"skipped, 2 in all: episode against m.*, episode against n"):
         assert dataset.load(masks={"b": "n"}).n_episodes == 1
+
+
+def test_episodes_that_an_earlier_mask_forbids_stay_left_out_after_another_mask_was_refused() -> None:
+    dataset = InMemoryDataset(records_against_masks()[1:], on_damaged="skip")
+    with pytest.warns(UserWarning, match="skipped, 1 in all: episode against m"):
+        dataset.load(masks={"a": "m"})
+    for _ in range(2):
+        with (
+            pytest.warns(UserWarning, match="skipped, 2 in all"),
+            pytest.raises(ValueError, match="there is no act to learn from"),
+        ):
+            dataset.load(masks={"b": "n"})
+    with pytest.warns(UserWarning, match="skipped, 1 in all: episode against m"):
+        assert len(dataset.load()) == 1
 
 
 def test_files_that_may_run_code_are_only_read_if_they_are_trusted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from maze_pl import RunContext
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.envs import CartPoleArrayEnv, GymMazeEnv, make_gym_maze_env
 from maze_pl.envs.wrappers import RewardScalingWrapper, TimeLimitWrapper
+from maze_pl.modules import A2C, PPO
 
 
 def limited(name: str, limit: int = 50) -> Any:
@@ -73,7 +75,6 @@ def test_the_environment_and_the_wrappers_of_the_run_continue_it(components: Any
         ({"env": partial(limited, "CartPole-v1")}, "an object as env"),  # which YAML cannot hold
         ({"env": limited}, "another env"),  # without its required argument
         ({"env": limited, "overrides": {"env.name": "Acrobot-v1"}}, "another env"),
-        ({"env": {"class_path": f"{__name__}.limited", "init_args": {"name": "${data.n_envs}"}}}, "another env"),
         ({"env": "gym_env"}, "another env"),
         ({"env": other_class}, "another env"),
         ({"env": ENV, "wrappers": []}, "other wrappers"),
@@ -129,6 +130,45 @@ def test_only_objects_take_the_places_of_objects() -> None:
             RunContext(run_dir=run, **components)
 
 
+def test_references_are_named_as_what_cannot_be_compared() -> None:
+    run = save_run(env=ENV, wrappers=WRAPPERS)
+    env = {"class_path": f"{__name__}.limited", "init_args": {"name": "${data.n_envs}"}}
+    with pytest.raises(ConfigurationError, match=r"with references in env, which cannot be compared: leave env out"):
+        RunContext(run_dir=run, env=env)
+    assert "--warm-start" in RunContext(run_dir=run, algorithm="ppo", env=env).command
+
+
+def sized(size: int, make: Callable[[], Any]) -> Any:
+    return TimeLimitWrapper.wrap(make(), size)
+
+
+def make_cart() -> Any:
+    return GymMazeEnv("CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("components", "is_same"),
+    [
+        ({"env": partial(sized, size=5, make=lambda: make_cart())}, True),
+        ({"env": partial(sized, size=5), "overrides": {"env.make": lambda: make_cart()}}, True),
+        ({"env": partial(sized, size=6, make=lambda: make_cart())}, False),
+        ({"env": partial(sized, size=5, make=make_cart)}, False),
+        ({"env": lambda: make_cart()}, False),
+        ({"wrappers": [partial(RewardScalingWrapper, scale=0.5), lambda env: env]}, True),
+        ({"wrappers": [partial(RewardScalingWrapper, scale=0.6), lambda env: env]}, False),
+        ({"wrappers": [lambda env: env, partial(RewardScalingWrapper, scale=0.5)]}, False),
+    ],
+)
+def test_only_objects_are_left_out_of_the_comparison(components: Any, is_same: bool) -> None:
+    env = {"class_path": f"{__name__}.sized", "init_args": {"size": 5, "make": given("env.make")}}
+    run = save_run(env=env, wrappers=[*WRAPPERS, given("wrappers.1")])
+    if is_same:
+        assert RunContext(run_dir=run, **components).continues
+    else:
+        with pytest.raises(ConfigurationError, match=r"cannot be continued with (another env|other wrappers): leave"):
+            RunContext(run_dir=run, **components)
+
+
 def test_an_object_in_an_override_takes_the_place_of_one() -> None:
     overrides = {"algorithm.lr": lambda progress: 1e-3}
     run = save_run(env=GYM)
@@ -137,6 +177,10 @@ def test_an_object_in_an_override_takes_the_place_of_one() -> None:
     (run / "config.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     assert RunContext(run_dir=run, algorithm="ppo", overrides=overrides).continues
     assert not RunContext(run_dir=run, algorithm="ppo").continues
+    for other in ("a2c", A2C):
+        context = RunContext(run_dir=run, algorithm=other, overrides=overrides)
+        assert context.command[-2:] == ["--warm-start", "run"]
+    assert RunContext(run_dir=run, algorithm=PPO, overrides=overrides).continues
 
 
 def test_a_run_that_has_failed_in_its_first_epoch_is_written_again_with_the_default_algorithm() -> None:

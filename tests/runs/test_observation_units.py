@@ -110,6 +110,27 @@ def test_statistics_that_the_configuration_states_count_like_estimated_ones(tmp_
     assert list(second) == [f"{IN_STATE} (1 of 2)", f"{IN_STATE} (2 of 2)"]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "are_alike"),
+    [
+        ({"default_statistics": 2.0}, {"level": 2.0, "zone": 2.0}, True),
+        ({"default_statistics": 2.0, "level": 3.0}, {"level": 3.0, "zone": 2.0}, True),
+        ({"default_statistics": 2.0}, {"default_statistics": 2.0, "level": 2.0}, True),
+        ({"default_statistics": 2.0}, {"level": 2.0, "zone": 3.0}, False),
+        ({"default_statistics": 2.0}, {"default_statistics": 3.0}, False),
+        ({"default_statistics": 2.0, "level": 3.0}, {"default_statistics": 3.0, "level": 3.0}, False),
+        ({"default_statistics": 2.0}, {}, False),
+        ({"level": 2.0}, {"level": 2.0, "zone": 2.0}, False),
+    ],
+)
+def test_statistics_of_all_other_observations_stand_for_those_that_another_run_names(
+    one: dict[str, Any], other: dict[str, Any], are_alike: bool
+) -> None:
+    agent, recorder = ({IN_STATE: {name: {"mean": mean} for name, mean in of.items()}} for of in (one, other))
+    assert (doubts_of_observations(agent, [Recorder("old", recorder)]) == []) is are_alike
+    assert (doubts_of_observations(recorder, [Recorder("old", agent)]) == []) is are_alike
+
+
 def test_other_parts_of_a_configuration_state_no_statistics(tmp_path: Path) -> None:
     foreign = {"class_path": "nowhere.Wrapper", "init_args": {"manual_config": "a file"}}
     file = tmp_path / "run/checkpoints/best.ckpt"
