@@ -168,7 +168,7 @@ class Descriptions:
         elif isinstance(value, functools.partial):
             if value.args:
                 fault = f"algorithm={value!r} has arguments without a name"
-                raise TypeError(f"{fault}: name them, as in functools.partial(PPO, lr=0.001)")
+                raise TypeError(f"{fault}: name them, as in functools.partial(MyAlgorithm, lr=0.001)")
             path, arguments = _path_of_algorithm(value.func), value.keywords
         else:
             return {"class_path": _path_of_algorithm(value)}
