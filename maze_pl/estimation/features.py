@@ -21,11 +21,12 @@ def observation_features(step: StepSpec, situations: Situations) -> Tensor:
     """[n, F] observations as numbers: discrete ones as one-hot vectors, others standardised, and agents."""
     parts = []
     for name, space in step.observation_space.spaces.items():
-        parts.append(_features(space, situations.observation[name], f"observation {name!r}"))
+        values = _features(space, situations.observation[name], f"observation {name!r}")
+        parts.append(Units.of(values).standardised(values))
     if step.n_agents > 1:
-        parts.append(np.eye(step.n_agents, dtype=np.float32)[situations.agent_id])
-    features = np.concatenate(parts, -1)
-    return torch.from_numpy(Units.of(features).standardised(features))
+        agents = np.eye(step.n_agents, dtype=np.float32)[situations.agent_id]
+        parts.append(Units.of(agents).standardised(agents))
+    return torch.from_numpy(np.concatenate(parts, -1))
 
 
 def action_features(step: StepSpec, action: Mapping[str, Any]) -> Array:
@@ -46,7 +47,7 @@ def standardised_boxes(step: StepSpec, taken: Array, candidates: Tensor) -> tupl
     parts = [np.full(spaces.flatdim(space), isinstance(space, spaces.Box)) for space in step.action_space.values()]
     is_box = np.concatenate(parts)
     if not (is_box.any() and len(taken)):
-        return torch.from_numpy(taken), candidates
+        return torch.from_numpy(taken).float(), candidates.float()
     of_policy = candidates.numpy()
     units = Units.of(taken)
     distance = np.sqrt(np.mean((of_policy - units.centre) ** 2, axis=(0, 1)))
@@ -56,7 +57,7 @@ def standardised_boxes(step: StepSpec, taken: Array, candidates: Tensor) -> tupl
 
 
 def _features(space: spaces.Space[Any], values: Array, name: str) -> Array:
-    """[n, F] values of a space as float32."""
+    """[n, F] values of a space: float32, or float64 where float32 would round them."""
     n = len(values)
     if isinstance(space, spaces.Discrete):
         one_hot: Array = np.eye(int(space.n), dtype=np.float32)[values.astype(np.int64).reshape(n) - int(space.start)]
@@ -67,5 +68,5 @@ def _features(space: spaces.Space[Any], values: Array, name: str) -> Array:
         parts = [np.eye(int(size), dtype=np.float32)[choices[:, i]] for i, size in enumerate(sizes)]
         return np.concatenate(parts, -1)
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return values.reshape(n, -1).astype(np.float32)
+        return values.reshape(n, -1).astype(np.result_type(values, np.float32))
     raise ValueError(f"{name} is {space}, which has no form as numbers")

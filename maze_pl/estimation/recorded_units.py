@@ -7,10 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from maze_pl.agents.network_io import NetworkInput
 from maze_pl.estimation.weighted_episodes import Array
 
 _LEAST_SPREAD = 1e-9
-"""Spread, relative to the mean, of numbers that are all equal but for rounding."""
+"""Spread, relative to the mean, of numbers that are all equal but for the rounding of their mean."""
+_ROUNDING = 2.0
+"""Spread, in rounding steps of their type at the mean, of floats that are all equal but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class Units:
         """
         centre = values.mean(0, dtype=np.float64)
         spread = values.std(0, dtype=np.float64)
-        return cls(centre, np.where(spread > _LEAST_SPREAD * np.abs(centre), spread, 0.0))
+        least = _LEAST_SPREAD
+        if values.dtype.kind == "f":
+            least = max(least, _ROUNDING * float(np.finfo(values.dtype).eps))
+        return cls(centre, np.where(spread > least * np.abs(centre), spread, 0.0))
 
     @property
     def scale(self) -> Array:
@@ -44,8 +50,12 @@ class Units:
         return np.where(self.spread > 0.0, self.spread, 1.0)
 
     def standardised(self, values: Array) -> Array:
-        """[..., *shape] float32 (x - centre) / scale of numbers [..., *shape]."""
-        return np.subtract(values, self.centre, dtype=np.float32) / self.scale.astype(np.float32)
+        """[..., *shape] float32 (x - centre) / scale of numbers [..., *shape].
+
+        Computed in float64, as float32 rounds times since 1970 to multiples of 128 seconds.
+        """
+        standardised: Array = ((values - self.centre) / self.scale).astype(np.float32)
+        return standardised
 
 
 class InRecordedUnits(nn.Module):
@@ -54,7 +64,7 @@ class InRecordedUnits(nn.Module):
         mean = centre + scale * m,    log std = log(scale) + s,    of its outputs m and s
 
     What is returned are distributions of the actions as they are, so that densities and bounds
-    need no correction.
+    need no correction. Both are computed in float64, as in `Units.standardised`.
 
     Args:
         network: The network.
@@ -64,7 +74,10 @@ class InRecordedUnits(nn.Module):
 
     def __init__(self, network: nn.Module, observations: Mapping[str, Units], actions: Mapping[str, Units]) -> None:
         super().__init__()
+        # policies pass observations in the type of the first parameter
+        self._in_float64 = nn.Parameter(torch.empty(0, dtype=torch.float64), requires_grad=False)
         self.network = network
+        self._network_input = NetworkInput(network)
         self._observations = {name: _tensors(units) for name, units in observations.items()}
         self._actions = {head: _tensors(units) for head, units in actions.items()}
 
@@ -72,8 +85,8 @@ class InRecordedUnits(nn.Module):
         """Return the logits [..., L] by head of observations [..., *shape]."""
         inputs = dict(observation)
         for name, (centre, scale) in self._observations.items():
-            inputs[name] = (observation[name].to(centre.dtype) - centre) / scale
-        logits = dict(self.network(inputs))
+            inputs[name] = (observation[name].double() - centre) / scale
+        logits = dict(self.network(self._network_input(inputs)))
         for head, (centre, scale) in self._actions.items():
             mean, log_std = logits[head].chunk(2, -1)
             logits[head] = torch.cat([centre + scale * mean, log_std + scale.log()], -1)
@@ -81,5 +94,5 @@ class InRecordedUnits(nn.Module):
 
 
 def _tensors(units: Units) -> tuple[Tensor, Tensor]:
-    """Centre and scale [*shape] as float32."""
-    return torch.from_numpy(units.centre).float(), torch.from_numpy(units.scale).float()
+    """Centre and scale [*shape] as float64."""
+    return torch.from_numpy(units.centre), torch.from_numpy(units.scale)

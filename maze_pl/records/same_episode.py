@@ -31,10 +31,9 @@ class Choices:
         episode_id: UUID of the episode.
         n_acts: Number of acts.
         is_cut: Whether the episode was not terminated, so that it may continue elsewhere.
-        acts: Sub-steps, agents and actions of all acts, in order, as bytes. Those of a part of an
-            episode are the beginnings of those of the whole.
+        acts: Sub-steps, agents, rewards and actions of all acts, in order, as bytes. Those of a part
+            of an episode are the beginnings of those of the whole.
         start: Digest of the first observation.
-        rewards: Digest of all rewards.
     """
 
     episode_id: str
@@ -42,24 +41,22 @@ class Choices:
     is_cut: bool
     acts: tuple[bytes, ...]
     start: bytes
-    rewards: bytes
 
     @classmethod
     def of(cls, record: SpacesTrajectoryRecord) -> Choices:
         """Return the choices of a record."""
-        arrays = (record.key_index, record.agent_id, *leaves(record.action))
+        arrays = (record.key_index, record.agent_id, record.reward, *leaves(record.action))
         acts = tuple(array.tobytes() for array in arrays)
         of_first = record.observation[record.spec.step_keys[int(record.key_index[0])]]
         start = _digest([array[:1] for array in leaves(of_first)])
-        rewards = _digest([record.reward])
-        return cls(record.episode_id, len(record), not record.terminated, acts, start, rewards)
+        return cls(record.episode_id, len(record), not record.terminated, acts, start)
 
     def identity(self) -> bytes:
         """Digest that is equal for records of the same episode."""
         digest = hashlib.blake2b(self.episode_id.encode(), digest_size=16)
         for content in self.acts:
             digest.update(content)
-        digest.update(self.start + self.rewards)
+        digest.update(self.start)
         return digest.digest()
 
     def is_part_of(self, other: Choices) -> bool:
@@ -88,7 +85,6 @@ class _Entry(NamedTuple):
     n_acts: int
     is_cut: bool
     start: bytes
-    rewards: bytes
     place: int
     sizes: list[int]
 
@@ -113,7 +109,7 @@ class Parts:
         """Add an episode."""
         sizes = [len(content) for content in choices.acts]
         place = self._file.tell()
-        known = choices.episode_id, choices.n_acts, choices.is_cut, choices.start, choices.rewards
+        known = choices.episode_id, choices.n_acts, choices.is_cut, choices.start
         entry = _Entry(*known, place, sizes)
         self._episodes.append(entry)
         self._file.write(b"".join(choices.acts))
@@ -147,4 +143,4 @@ class Parts:
         """Read the choices of an episode."""
         self._file.seek(entry.place)
         acts = tuple([self._file.read(size) for size in entry.sizes])
-        return Choices(entry.episode_id, entry.n_acts, entry.is_cut, acts, entry.start, entry.rewards)
+        return Choices(entry.episode_id, entry.n_acts, entry.is_cut, acts, entry.start)

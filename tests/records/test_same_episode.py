@@ -89,6 +89,22 @@ def test_a_short_episode_with_equal_actions_is_no_part_of_a_longer_one_with_anot
     assert found == [True, False, True]
 
 
+def test_shorter_episodes_with_other_rewards_are_no_parts_of_longer_ones() -> None:
+    """The days begin equally, at a constant action, and are all truncated, as the machine is switched off."""
+    days = []
+    for day, n_acts in enumerate((10, 12, 8)):
+        times = np.arange(1.0, n_acts + 1.0)
+        days.append(log_of([20.0, *(20.0 + day + times[1:])], list(times * day)))
+    first, longest, _ = map(Choices.of, days)
+    assert not first.is_part_of(longest)
+    cut = log_of([20.0, 23.0], [0.0, 0.0])
+    assert not Choices.of(log_of([20.0, 23.0], [0.0, 1.0])).is_part_of(Choices.of(cut))  # equally long
+    assert Choices.of(cut).is_part_of(first)
+    dataset = InMemoryDataset([*days, cut]).load()
+    assert (dataset.n_episodes, len(dataset)) == (3, 30)
+    assert read_acts([*days, cut], days[0].spec).lengths.tolist() == [10, 12, 8]
+
+
 def test_days_of_a_machine_at_a_constant_action_are_all_read() -> None:
     days = [log_of([20.0 + day, 21.0], [1.0, 2.0]) for day in range(5)]
     dataset = InMemoryDataset([*days, days[2]]).load()
