@@ -14,7 +14,7 @@ made and once in every epoch; if the numbers differ, tracing is abandoned with a
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,9 @@ from maze_pl.system.device_graph import random_devices, uses_graphs
 
 MAX_TRACES = 4
 """Maximum number of traces of one loss; each takes time to make."""
+
+FOR_CHANGES: Final = "keep a number that changes in a buffer (register_buffer), which is changed in place"
+"""Remedy for losses that are no longer traced, as what they read changes."""
 
 Function = Callable[..., tuple[Tensor, Tensor]]
 Loss = Callable[[Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
@@ -150,8 +153,7 @@ class GradientTracer:
         self._traces.pop(key, None)
         self._for_any_size.pop(key, None)
         if self._n_of_loss[_loss_of(key)] >= MAX_TRACES:
-            remedy = "keep a number that changes in a buffer (register_buffer), which is changed in place"
-            self.refused = f"what the loss reads keeps changing: {change}; {remedy}"
+            self.refused = f"what the loss reads keeps changing: {change}; {FOR_CHANGES}"
 
     def discard_graphs(self) -> set[Any]:
         """Drop the traces that are graphs of a device, and return their keys.

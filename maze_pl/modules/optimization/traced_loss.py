@@ -21,7 +21,7 @@ from maze_pl.agents.changed_inputs import versions_of
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.torch_random_state import restore_torch_random_state, torch_random_state
 from maze_pl.modules.optimization.any_size import SMALLEST, VaryingSizes
-from maze_pl.modules.optimization.capture import GradientTracer, run_trace
+from maze_pl.modules.optimization.capture import FOR_CHANGES, GradientTracer, run_trace
 from maze_pl.modules.optimization.flat_minibatch import Samples, changed_in_place, flatten, is_flat
 from maze_pl.modules.optimization.reads import LossObservation
 from maze_pl.modules.optimization.recorded_values import Computed, Described, Evaluated, scalars_of
@@ -272,7 +272,7 @@ class TracedLosses:
         if self._tracer is not None:
             self._tracer.forget(key, change)
         if traced.made == self._batch:
-            self._refused = f"what the loss reads changes from update to update: {change}"
+            self._refused = f"what the loss reads changes from update to update: {change}; {FOR_CHANGES}"
         if self.refused is not None:
             self._refuse(self.refused)
         return None
