@@ -148,7 +148,7 @@ class MazeCLI(LightningCLI):
             "prog": "maze-pl",
             "allow_abbrev": False,
             "exit_on_error": False,
-            "logger": parsing_logger(arguments),
+            "logger": parsing_logger(arguments, arguments.dropped),
             self._name: {"description": DESCRIPTIONS[self._name], "written": arguments.written},
         }
         super().__init__(

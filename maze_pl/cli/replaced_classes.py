@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maze_pl.config.given_objects import GIVEN
+from maze_pl.config.missing_environments import Dropped
 from maze_pl.config.search_path import SUFFIXES
 from maze_pl.runs.run_directory import is_first_rank
 
@@ -15,7 +16,7 @@ _CLASS_CHANGE = re.compile(
 )
 
 
-def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
+def parsing_logger(arguments: Sequence[str], dropped: Sequence[Dropped] = ()) -> logging.Logger:
     """Make a logger for jsonargparse that reports options lost when the user replaces a class.
 
     Each replacement is reported once.
@@ -23,20 +24,22 @@ def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
     Args:
         arguments: Command and options, without names. Components that files replace are not
             reported: the author of the file meant it.
+        dropped: Further arguments of environments that the user replaces, which are reported at once.
     """
     reported: set[str] = set()
     values = "\n".join(map(_value_of, arguments[1:]))
+    for previous, current, further in dropped:
+        if current in values:
+            _tell(previous, current, repr(further)[1:-1])
 
     def report(record: logging.LogRecord) -> bool:
         change = _CLASS_CHANGE.match(str(record.msg))
         if change is not None and change[2].startswith(f"{GIVEN}."):
             return False  # an object from Python, which has no options
         is_new = change is not None and change[0] not in reported
-        if change is not None and is_new and change[2] in values and is_first_rank():
+        if change is not None and is_new and change[2] in values:
             reported.add(change[0])
-            previous, current = short_class_names(change[1], change[2])
-            message = f"{current} replaces {previous}, whose options are dropped: {change[3]}"
-            sys.stderr.write(f"maze-pl: {message}\n")
+            _tell(*change.groups())
         return False  # drop jsonargparse's other messages
 
     # found by name, as jsonargparse copies its parsers with the logger
@@ -44,6 +47,13 @@ def parsing_logger(arguments: Sequence[str]) -> logging.Logger:
     logger.setLevel(logging.DEBUG)
     logger.filters = [report]
     return logger
+
+
+def _tell(previous: str, current: str, options: str) -> None:
+    """Tell the user on the first rank which options of a class are dropped."""
+    if is_first_rank():
+        names = short_class_names(previous, current)
+        sys.stderr.write(f"maze-pl: {names[1]} replaces {names[0]}, whose options are dropped: {options}\n")
 
 
 def short_class_names(one: str, other: str) -> tuple[str, str]:

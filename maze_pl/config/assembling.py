@@ -25,7 +25,7 @@ from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.merging import assembled, value_at
-from maze_pl.config.missing_environments import replace_missing_environments
+from maze_pl.config.missing_environments import Dropped, adapt_replaced_environments
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
 from maze_pl.config.references import Fill, interpolate
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
@@ -76,6 +76,7 @@ class Prepared(list[str]):
         objects: Name -> object from Python that its configuration stands for.
         written: The assembled configuration as it was written, whose texts jsonargparse may read as
             something else.
+        dropped: Further arguments of environments that are replaced.
         is_debugged: Whether errors of the command are shown with a traceback.
     """
 
@@ -83,6 +84,7 @@ class Prepared(list[str]):
     trust = Trust()
     objects: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
+    dropped: Sequence[Dropped] = ()
 
 
 def prepare(
@@ -128,7 +130,7 @@ def prepare(
 
     complete = interpolate(pieces, take_part, _ENVIRONMENT_OPTIONS.get(command, ()))
     if is_trusted or run_dir is None:
-        replace_missing_environments(complete)
+        prepared.dropped = adapt_replaced_environments(complete)
     _refuse_appending_to_nothing(complete)
     for piece in complete:
         if run_dir is not None:

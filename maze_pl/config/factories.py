@@ -27,7 +27,7 @@ class Factory:
     """Callable of a class path, with arguments from configuration.
 
     Attributes:
-        class_path: Dotted path of a class or function.
+        class_path: Dotted path of a class, function or callable object.
         init_args: Its arguments; class paths nested in them are instantiated again in each call.
         dict_kwargs: Further keyword arguments that its signature does not name.
         trust: The classes that its arguments may have.
@@ -83,7 +83,7 @@ def add_arguments(
 
 
 def with_factories(config: Any, written: Any) -> Any:
-    """Copy a parsed configuration; nodes of environments and functions become a `Factory`.
+    """Copy a parsed configuration; nodes of environments, functions and callable objects become a `Factory`.
 
     Args:
         config: Parsed, not yet instantiated; or a part of it.
@@ -102,7 +102,7 @@ def with_factories(config: Any, written: Any) -> Any:
         parts = {"init_args": arguments_of(parts)}
         target = import_object(config["class_path"])
         is_environment = isinstance(target, type) and issubclass(target, gymnasium.Env)
-        if inspect.isfunction(target) or is_environment:
+        if is_environment or not isinstance(target, type):
             node = config.as_dict()
             arguments = _without_unset(node.get("init_args") or {}, target, parts["init_args"])
             return Factory.of({**node, "init_args": arguments})

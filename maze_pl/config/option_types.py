@@ -98,6 +98,16 @@ def parameter_names(target: Callable[..., Any]) -> set[str]:
     return {parameter.name for parameter in get_signature_parameters(target)}
 
 
+def takes_other_names(target: Callable[..., Any]) -> bool:
+    """True if a class or function takes keyword arguments that its signature does not name.
+
+    Raises:
+        ValueError: It has no signature.
+    """
+    parameters = inspect.signature(target).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
 def _annotation_passed_on(target: Callable[..., Any], name: str) -> Any:
     """Return the annotation of a parameter that jsonargparse finds where keyword arguments are passed on."""
     try:

@@ -147,24 +147,34 @@ class _Classes:
         kept = {name: item for name, item in node.items() if name in {*COMPONENT_KEYS, *known}}
         if isinstance(kept.get("init_args"), dict):
             kept["init_args"] = {name: item for name, item in kept["init_args"].items() if name in known}
+        if isinstance(kept.get("dict_kwargs"), dict) and not target.takes_others:
+            further = {name: item for name, item in kept.pop("dict_kwargs").items() if name in known}
+            kept |= {"dict_kwargs": further} if further else {}
         return kept
 
 
 @dataclass(frozen=True)
 class _Target:
-    """A class or function, with the names of its arguments."""
+    """A class or function, with the names of its arguments.
+
+    Attributes:
+        is_function: Whether it is not a class.
+        arguments: The names.
+        takes_others: Whether it takes arguments of all other names as well.
+    """
 
     is_function: bool
     arguments: set[str]
+    takes_others: bool
 
 
 def _imported(path: str) -> _Target | None:
     """Return the class or function of a path; None if it cannot be imported."""
-    from maze_pl.config.option_types import parameter_names  # which imports jsonargparse
+    from maze_pl.config.option_types import parameter_names, takes_other_names  # which imports jsonargparse
 
     try:
         target = import_object(path)
-        return _Target(not isinstance(target, type), parameter_names(target))
+        return _Target(not isinstance(target, type), parameter_names(target), takes_other_names(target))
     except Exception:  # of the user's module
         return None
 

@@ -31,10 +31,12 @@ def tell_other_environment(
     if config is None or not config_file.is_file():
         return
     try:
-        saved = _environment(as_values(read(config_file)))
+        written = as_values(read(config_file))
     except ConfigurationError:  # the command says so if it needs the file
         return
-    own = _environment(as_values(config))
+    saved, own = _environment(written), _environment(as_values(config))
+    if saved is None or own is None:  # the file of another program, next to a copy of the checkpoint
+        return
     names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
     if not names:
         return
@@ -42,14 +44,17 @@ def tell_other_environment(
     more = f" and {n_more} more option{'s' if n_more > 1 else ''}" if n_more else ""
     values = " and ".join(_text(found.get(names[0])) for found in (saved, own))
     option = names[0] if names[0].isprintable() else repr(names[0])
-    which = RUN_CONFIG if counting == "configuration" else file.name
-    sys.stderr.write(f"maze-pl: {config_file} and {file} differ in {option}{more}: {values}; {which} counts here\n")
+    from_file = f"{RUN_CONFIG} and the options of the command count here"
+    which = from_file if counting == "configuration" else f"{file.name} counts here"
+    sys.stderr.write(f"maze-pl: {config_file} and {file} differ in {option}{more}: {values}; {which}\n")
 
 
-def _environment(config: Any) -> dict[str, Any]:
-    """Return the options of environment and wrappers in the configuration of a run, by their dotted names."""
+def _environment(config: Any) -> dict[str, Any] | None:
+    """Return the options of environment and wrappers by their dotted names; None if it is not the file of a run."""
     data = config.get("data") if isinstance(config, Mapping) else None
-    arguments = data.get("init_args") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or "class_path" not in data:
+        return None
+    arguments = data.get("init_args")
     if not isinstance(arguments, Mapping):
         return {}
     options: dict[str, Any] = {}

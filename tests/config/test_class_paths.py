@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from maze_pl.cli.check import check, parsed
 from maze_pl.config.assembling import prepare
+from maze_pl.config.factories import Factory
 from maze_pl.run_context.commands import assembled_configuration
 
 
@@ -100,6 +103,45 @@ def test_functions_without_annotation_make_environments_however_they_are_named()
     content = assembled_configuration(words, {}, is_silent=True)["data"]["init_args"]
     others = [content["evaluators"][name]["env"] for name in ("eval", "other")]
     assert [content["env"], *others] == [{"class_path": UNTYPED, "init_args": {"size": 1}}] * 3
+
+
+class Sized:
+    """Maker of environments, which is an object or has a method for them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        return SizedEnv(self.size)
+
+    @staticmethod
+    def small() -> gymnasium.Env[Any, Any]:
+        return SizedEnv(2)
+
+
+SIZED = Sized(7)
+
+
+@functools.lru_cache
+def make_cached(size: int = 3) -> gymnasium.Env[Any, Any]:
+    return SizedEnv(size)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("SIZED", 7), ("make_cached", 3), ("Sized.small", 2)])
+def test_objects_and_methods_make_environments(name: str, expected: int) -> None:
+    path = f"{__name__}.{name}"
+    Path("env.yaml").write_text(f"env: {path}\n", encoding="utf-8")
+    for options in (["--env", path], ["--config", "env.yaml"]):
+        assert size(*options) == expected
+
+
+def test_objects_that_make_environments_are_loaded_by_their_path() -> None:
+    node = {"class_path": f"{__name__}.make_cached", "init_args": {"size": 5}}
+    made = pickle.loads(pickle.dumps(Factory.of(node)))()
+    assert isinstance(made, SizedEnv) and made.size == 5
+    words = ["fit", "--config", "ppo_auto", "--data.env", f"{__name__}.SIZED"]
+    saved = assembled_configuration(words, {}, is_silent=True)["data"]["init_args"]["env"]
+    assert saved == {"class_path": f"{__name__}.SIZED"}
 
 
 @pytest.mark.parametrize("option", ["--wrappers", "--wrappers+"])

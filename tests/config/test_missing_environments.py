@@ -49,6 +49,35 @@ def test_the_environment_of_a_later_option_takes_over_its_arguments(option: str)
     assert arguments["evaluators"]["held_out"]["env"] == OF_BOTH
 
 
+def make_large_env(name: str = "CartPole-v1", **further: Any) -> GymMazeEnv:
+    return GymMazeEnv(name, **further)
+
+
+FURTHER = {"class_path": "maze_pl.envs.make_gym_maze_env", "dict_kwargs": {"limit": 3, "render_mode": "rgb_array"}}
+
+
+@pytest.mark.parametrize("name", ["make_env", "make_large_env"])
+def test_further_arguments_are_dropped_if_the_later_environment_does_not_take_them(name: str) -> None:
+    path = f"{__name__}.{name}"
+    arguments = {"env": FURTHER, "evaluators": {"held_out": {"env": "${data.env}"}}}
+    content = {"base": "ppo_auto", "data": {"init_args": arguments}}
+    Path("further.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    words = ["fit", "--config", "further.yaml", "--data.env", path]
+    found: Any = assembled_configuration(words, {}, is_silent=True)["data"]["init_args"]
+    others = {"render_mode": "rgb_array"}
+    for env in (found["env"], found["evaluators"]["held_out"]["env"]):
+        made_with = {**env["init_args"], **env.get("dict_kwargs", {})}
+        assert made_with["limit"] == 3
+        assert made_with.get("render_mode") == (None if name == "make_env" else "rgb_array")
+    dropped = [(FURTHER["class_path"], path, others)] if name == "make_env" else []
+    assert prepare(words).dropped == dropped
+
+
+def test_short_names_are_not_taken_for_missing_environments() -> None:
+    words = prepare(["check", "--env", "{class_path: GymMazeEnv, init_args: {env: CartPole-v1}}", "--env", PATH])
+    assert words[1] == "--env={class_path: GymMazeEnv, init_args: {env: CartPole-v1}}"
+
+
 def test_nothing_is_replaced_if_neither_can_be_imported_or_both_can() -> None:
     words = prepare(["check", "--env", "a.make_env", "--env", "b.make_env"])
     assert words[1:] == ["--env={class_path: a.make_env}", "--env={class_path: b.make_env}"]

@@ -117,6 +117,20 @@ def test_names_and_overrides_are_resolved_before_components_are_compared(compone
         RunContext(run_dir=run, **components)
 
 
+def make_limited(limit: int = 50) -> GymMazeEnv:
+    return GymMazeEnv("CartPole-v1", max_episode_steps=limit)
+
+
+def test_the_path_of_an_environment_alone_stands_for_its_default_arguments() -> None:
+    path = f"{__name__}.make_limited"
+    run = save_run(env=path)
+    for same in (make_limited, {"class_path": path, "init_args": {"limit": 50}}):
+        assert RunContext(run_dir=run, env=same).continues
+    for other in (make_cart, {"class_path": path, "init_args": {"limit": 9}}):
+        with pytest.raises(ConfigurationError, match=r"cannot be continued with another env"):
+            RunContext(run_dir=run, env=other)
+
+
 def given(name: str) -> dict[str, Any]:
     """What stands for an object in the configuration of a run."""
     return {"class_path": "maze_pl.run_context.given.anything", "init_args": {"name": name, "description": "a thing"}}

@@ -45,7 +45,8 @@ def test_the_first_difference_is_named_and_the_configuration_that_counts(
     tell_other_environment(file, read_checkpoint(file), "configuration")
     option = "data.wrappers.0.max_episode_steps and 2 more options"
     both = f"{tmp_path / 'run' / 'config.yaml'} and {file}"
-    assert capsys.readouterr().err == f"maze-pl: {both} differ in {option}: 7 and 9; config.yaml counts here\n"
+    which = "config.yaml and the options of the command count here"
+    assert capsys.readouterr().err == f"maze-pl: {both} differ in {option}: 7 and 9; {which}\n"
 
 
 def test_environments_are_loaded_as_the_checkpoint_describes_them(
@@ -75,5 +76,14 @@ def test_checkpoints_without_a_run_or_with_a_damaged_one_are_not_compared(
     (tmp_path / "run" / "config.yaml").write_text("data: [", encoding="utf-8")
     tell_other_environment(file, read_checkpoint(file), "checkpoint")
     (tmp_path / "run" / "config.yaml").unlink()
+    tell_other_environment(file, read_checkpoint(file), "checkpoint")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("written", [{"service": {"port": 8080}}, {"data": {"path": "a.csv"}}, {"data": None}, {}])
+def test_the_configuration_of_another_program_is_not_compared(
+    written: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = run(tmp_path, written)
     tell_other_environment(file, read_checkpoint(file), "checkpoint")
     assert capsys.readouterr().err == ""
