@@ -81,12 +81,14 @@ class FinalEvaluation(callbacks.Callback):
         networks = pl_module.networks
         results: dict[str, dict[str, _Episodes]] = {}
         for name in data.evaluators:
-            last_episodes = _episodes(data.evaluate(name, pl_module.policy, is_final=True))
+            with data.final_episodes():
+                last_episodes = _episodes(data.evaluate(name, pl_module.policy))
             last = copy.deepcopy(networks.state_dict())
             try:  # in place, as networks with observers attached cannot always be copied
                 networks.load_state_dict(best)
                 statistics = from_tensors(wrapper_statistics)
-                best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics, is_final=True))
+                with data.final_episodes():
+                    best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics))
             finally:
                 networks.load_state_dict(last)
             best_steps = f"{steps_text(pl_module, steps)} (best.ckpt)"

@@ -1,5 +1,6 @@
 """Writing of checkpoints that can be read again, without another copy in the folder of temporary files."""
 
+import functools
 import io
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,8 @@ class ReadableCheckpointIO(TorchCheckpointIO):
         Raises:
             ValueError: The file is one of maze_pl, and could not be read again; the message names the entry.
         """
-        is_part = Path(path).suffix == PART_SUFFIX
-        content: dict[str, Any] = {}
-        for name, value in checkpoint.items():
-            try:
-                content[name] = readable(value, name)
-            except ValueError:
-                if is_part:
-                    raise
-                content[name] = value  # other programs may read everything
-        if not is_part:
+        content = _readable_content(checkpoint, path)
+        if not _is_part(path):
             super().save_checkpoint(content, path, storage_options)
             return
         file = io.BytesIO()  # torch.save to a path does not tell why it fails
@@ -43,9 +36,43 @@ class ReadableCheckpointIO(TorchCheckpointIO):
 
 
 def readable_io(given: CheckpointIO) -> CheckpointIO:
-    """Return `ReadableCheckpointIO` instead of Lightning's default; anything else is returned unchanged.
+    """Return `ReadableCheckpointIO` instead of Lightning's default.
+
+    Other plugins are returned themselves. They get content with Python numbers from now on, and files
+    of maze_pl that could not be read again are refused.
 
     Args:
         given: Writes and reads the checkpoints of a trainer.
     """
-    return ReadableCheckpointIO() if type(given) is TorchCheckpointIO else given
+    if type(given) is TorchCheckpointIO:
+        return ReadableCheckpointIO()
+    if not isinstance(given, ReadableCheckpointIO):
+        vars(given)["save_checkpoint"] = functools.partial(_save_readable, given)
+    return given
+
+
+def _save_readable(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Any, *further: Any, **options: Any) -> None:
+    """Write a checkpoint by the plugin of a user."""
+    type(plugin).save_checkpoint(plugin, _readable_content(checkpoint, path), path, *further, **options)
+
+
+def _is_part(path: Any) -> bool:
+    """True for an incomplete file of `write_checkpoint`."""
+    return Path(path).suffix == PART_SUFFIX
+
+
+def _readable_content(checkpoint: dict[str, Any], path: Any) -> dict[str, Any]:
+    """Return a checkpoint with Python numbers.
+
+    Raises:
+        ValueError: The file is one of maze_pl, and could not be read again.
+    """
+    content: dict[str, Any] = {}
+    for name, value in checkpoint.items():
+        try:
+            content[name] = readable(value, name)
+        except ValueError:
+            if _is_part(path):
+                raise
+            content[name] = value  # other programs may read everything
+    return content

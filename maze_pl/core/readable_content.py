@@ -20,8 +20,16 @@ def readable(value: Any, name: str) -> Any:
         name: Name of the value in messages.
 
     Raises:
-        ValueError: It holds an object that could not be read again; the message names it.
+        ValueError: It holds an object that could not be read again, or itself; the message names it.
     """
+    try:
+        return _readable(value, name)
+    except RecursionError:
+        raise ValueError(f"{name} of the checkpoint contains itself, or is nested too deeply") from None
+
+
+def _readable(value: Any, name: str) -> Any:
+    """Return a readable value; the same object if nothing differs."""
     kind = type(value)
     if kind in _PLAIN or kind in _TENSORS:
         return value
@@ -31,17 +39,21 @@ def readable(value: Any, name: str) -> Any:
             return number
     if kind in (dict, OrderedDict):
         keys = _entries(list(value), f"a key of {name}")
-        items = [readable(item, f"{name}[{key!r:.80}]") for key, item in value.items()]
+        items = [_readable(item, f"{name}[{key!r:.80}]") for key, item in value.items()]
         is_same = all(one is key for one, key in zip(keys, value, strict=True))
         if is_same and all(one is item for one, item in zip(items, value.values(), strict=True)):
             return value
-        return kind(zip(keys, items, strict=True))
-    if kind in (list, tuple):
-        items = _entries(value, name)
-        return value if items is value else kind(items)
+        rebuilt = kind(zip(keys, items, strict=True))
+        if kind is OrderedDict:
+            vars(rebuilt).update(vars(value))  # for example, the _metadata of torch
+        return rebuilt
+    if kind in (list, tuple, set):
+        given = list(value) if kind is set else value
+        items = _entries(given, name)
+        return value if items is given else kind(items)
     if not _can_be_read(value):
         came = f"{name} of the checkpoint is a {kind.__module__}.{kind.__qualname__}"
-        remedy = "hold numbers, strings, lists, dicts and tensors instead"
+        remedy = "hold numbers, strings, tensors, and lists, tuples, dicts and sets of them instead"
         raise ValueError(f"{came}, with which its file could not be read again: {remedy}")
     return value
 
@@ -50,7 +62,7 @@ def _entries(values: Any, name: str) -> Any:
     """Return the readable values of a list or tuple; the same object if nothing differs."""
     if _PLAIN.issuperset(map(type, values)):  # for example, a long list of numbers
         return values
-    entries = [readable(one, f"{name}[{place}]") for place, one in enumerate(values)]
+    entries = [_readable(one, f"{name}[{place}]") for place, one in enumerate(values)]
     return values if all(one is old for one, old in zip(entries, values, strict=True)) else entries
 
 

@@ -1,8 +1,8 @@
 """Base of data modules with environments: building them, evaluation and wrapper statistics."""
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -108,6 +108,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
         self._evaluation = EvaluationEnvironments(self._environments, self.evaluators)
         self._statistics = KeptStatistics()
         self._players = Players(type(self).__name__)
+        self._first_episode = 0  # of evaluations
         self._has_begun = False  # True once collecting started, so that players have a state to save
         self._log_folders = set[str]()  # of event logs that players, or the run that was resumed, have written
 
@@ -238,13 +239,17 @@ class EnvironmentDataModule(pl.LightningDataModule):
                 self._close()
                 raise
 
+    @contextmanager
+    def final_episodes(self) -> Iterator[None]:
+        """Let `evaluate` play as many other episodes, by which no checkpoint is chosen."""
+        self._first_episode = MOST_EPISODES  # an index that no other evaluation reaches
+        try:
+            yield
+        finally:
+            self._first_episode = 0
+
     def evaluate(
-        self,
-        name: str,
-        policy: Policy | None = None,
-        wrapper_statistics: dict[str, Any] | None = None,
-        *,
-        is_final: bool = False,
+        self, name: str, policy: Policy | None = None, wrapper_statistics: dict[str, Any] | None = None
     ) -> Evaluation:
         """Play the episodes of an evaluator, always the same ones; each rank plays its share.
 
@@ -252,13 +257,12 @@ class EnvironmentDataModule(pl.LightningDataModule):
             name: Name of the evaluator.
             policy: Chooses the actions; None means the policy of the module in training.
             wrapper_statistics: Wrapper statistics, in the form of `warm_start`; None means the current ones.
-            is_final: Play as many other episodes, those of the final evaluation, by which no checkpoint is chosen.
         """
         wrapper_statistics = self.wrapper_statistics() if wrapper_statistics is None else wrapper_statistics
         given = self._engage(self._policy() if policy is None else policy)
         groups = self.evaluators[name].groups[self._rank :: self._world_size]
         wrapper_statistics = self._evaluation.statistics_for(name, wrapper_statistics)
-        first = MOST_EPISODES if is_final else 0  # an index that no other evaluation reaches
+        first = self._first_episode
         jobs = []
         for place, group in enumerate(groups):
             episodes = range(first + group.start, first + group.stop)

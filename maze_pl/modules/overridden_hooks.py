@@ -1,13 +1,13 @@
 """Overridden hooks of Lightning that would have no effect, or without which an algorithm would not work."""
 
-import inspect
-from types import CodeType
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytorch_lightning as pl
 from pytorch_lightning.utilities.model_helpers import is_overridden
-
-from maze_pl.modules.hooks import AlgorithmHooks
 
 _LIMITS: Final = "use max_grad_norm, and on_before_optimizer_step for what else concerns gradients"
 _STEPS: Final = "override gradient_step, or use on_before_optimizer_step"
@@ -24,8 +24,70 @@ _OF_BACKWARD: Final = ("backward", "on_before_backward", "on_after_backward")
 _HOOKS: Final = {name for name in dir(pl.LightningModule) if name == "setup" or name.startswith("on_")}
 
 
-def refuse_unsuitable_hooks(module: pl.LightningModule) -> None:
-    """Refuse hooks of Lightning that are never called, or that do not call those of maze_pl.
+class ExtendedHooks:
+    """Refuses hooks of Lightning in subclasses that do not call the hooks of maze_pl with the same names.
+
+    Hooks of maze_pl note that they have run. The first call of a hook of a user checks that.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let the hooks of a class of maze_pl note that they have run."""
+        super().__init_subclass__(**options)
+        if _is_shipped(cls):
+            for hook in _HOOKS.intersection(vars(cls)):
+                if getattr(super(cls, cls), hook) is getattr(pl.LightningModule, hook):  # others call that of maze_pl
+                    setattr(cls, hook, _noted(vars(cls)[hook]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._called_hooks: set[str] = set()
+        for hook in _HOOKS:
+            if _replacing(type(self), hook):
+                vars(self)[hook] = functools.partial(_call_first, self, hook)
+
+
+def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook of maze_pl that notes its calls."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def hook(self: ExtendedHooks, *arguments: Any, **options: Any) -> Any:
+        self._called_hooks.add(name)
+        return function(self, *arguments, **options)
+
+    return hook
+
+
+def _call_first(module: ExtendedHooks, hook: str, *arguments: Any, **options: Any) -> Any:
+    """Call a hook of a user for the first time; later calls are direct.
+
+    Raises:
+        TypeError: The hook of maze_pl was not called.
+    """
+    vars(module).pop(hook, None)
+    module._called_hooks.discard(hook)
+    result = getattr(module, hook)(*arguments, **options)
+    if hook not in module._called_hooks:
+        vars(module)[hook] = functools.partial(_call_first, module, hook)  # a second run is refused as well
+        names = " or ".join(f"{kind.__name__}.{hook}" for kind in _replacing(type(module), hook))
+        came = f"{names} replaces the hook of maze_pl, on which statistics and schedules depend"
+        raise TypeError(f"{came}: call super().{hook}(...) in it")
+    return result
+
+
+def _replacing(kind: type, hook: str) -> list[type]:
+    """Return the classes of users whose hooks come before that of maze_pl; none if maze_pl has none."""
+    found: list[type] = []
+    for one in kind.__mro__:
+        if hook in vars(one):
+            if _is_shipped(one):
+                return found
+            found.append(one)
+    return []
+
+
+def refuse_uncalled_hooks(module: pl.LightningModule) -> None:
+    """Refuse hooks of Lightning that are never called.
 
     Args:
         module: The algorithm.
@@ -33,18 +95,15 @@ def refuse_unsuitable_hooks(module: pl.LightningModule) -> None:
     Raises:
         TypeError: Names the class, the hook and the remedy.
     """
-    if not module.automatic_optimization:
-        remedies = dict(_OF_AUTOMATIC_STEPS)
-        if _is_shipped(_owner_of(module, "training_step")):  # another one may call manual_backward
-            remedies.update(dict.fromkeys(_OF_BACKWARD, _STEPS))
-        for hook, remedy in remedies.items():
-            if is_overridden(hook, module):
-                came = f"{_owner_of(module, hook).__name__}.{hook} would never be called"
-                raise TypeError(f"{came}, as algorithms step their optimisers by gradient_step: {remedy}")
-    for kind, hook in _hooks_of_users(module):
-        if not _names(vars(kind)[hook], hook):
-            came = f"{kind.__name__}.{hook} replaces the hook of maze_pl, on which statistics and schedules depend"
-            raise TypeError(f"{came}: call super().{hook}(...) in it")
+    if module.automatic_optimization:
+        return
+    remedies = dict(_OF_AUTOMATIC_STEPS)
+    if _is_shipped(_owner_of(module, "training_step")):  # another one may call manual_backward
+        remedies.update(dict.fromkeys(_OF_BACKWARD, _STEPS))
+    for hook, remedy in remedies.items():
+        if is_overridden(hook, module):
+            came = f"{_owner_of(module, hook).__name__}.{hook} would never be called"
+            raise TypeError(f"{came}, as algorithms step their optimisers by gradient_step: {remedy}")
 
 
 def _owner_of(module: pl.LightningModule, name: str) -> type:
@@ -55,37 +114,3 @@ def _owner_of(module: pl.LightningModule, name: str) -> type:
 def _is_shipped(kind: type) -> bool:
     """True for a class of maze_pl."""
     return kind.__module__.partition(".")[0] == "maze_pl"
-
-
-def _hooks_of_users(module: pl.LightningModule) -> list[tuple[type, str]]:
-    """Return each class and hook of Lightning in it that comes before a hook of maze_pl with the same name."""
-    extended: set[str] = set()  # hooks of the classes of maze_pl so far, which come later in the order
-    found: list[tuple[type, str]] = []
-    for kind in reversed(type(module).__mro__):
-        if kind is AlgorithmHooks:
-            continue
-        hooks = [name for name in vars(kind) if name in _HOOKS]
-        if _is_shipped(kind):
-            extended.update(hooks)
-        else:
-            found += [(kind, name) for name in hooks if name in extended]
-    return found
-
-
-def _names(function: Any, hook: str) -> bool:
-    """True if the code of a hook has its name in it, as calls by `super()` have; or if it is unknown."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if not isinstance(code, CodeType) or code.co_name != hook:
-        return True
-    return hook in _words_of(code)
-
-
-def _words_of(code: CodeType) -> set[str]:
-    """Return the names and texts in code, and in the functions inside."""
-    words = {*code.co_names}
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            words |= _words_of(constant)
-        elif isinstance(constant, str):
-            words.add(constant)
-    return words

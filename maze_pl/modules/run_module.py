@@ -29,7 +29,7 @@ from maze_pl.modules.equal_batches import EqualBatches
 from maze_pl.modules.half_precision import keep_batches_exact
 from maze_pl.modules.hooks import AlgorithmHooks
 from maze_pl.modules.optimization.recorded_values import RecordedValue
-from maze_pl.modules.overridden_hooks import refuse_unsuitable_hooks
+from maze_pl.modules.overridden_hooks import ExtendedHooks, refuse_uncalled_hooks
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.restored_modes import RestoredModes
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
@@ -42,6 +42,7 @@ from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, 
 
 
 class RunModule(
+    ExtendedHooks,
     EqualBatches,
     RestoredModes,
     HasCoefficients,
@@ -129,7 +130,7 @@ class RunModule(
         keep_freed_memory()
         trainer: Any = self._trainer
         if trainer is not None:
-            refuse_unsuitable_hooks(self)
+            refuse_uncalled_hooks(self)
             keep_batches_exact(trainer)
             trainer.strategy.checkpoint_io = readable_io(trainer.strategy.checkpoint_io)
         if stage == "fit" and trainer is not None:
@@ -330,7 +331,6 @@ class RunModule(
 
         This hook runs after Lightning has restored its state, which would overwrite them.
         """
-        refuse_unsuitable_hooks(self)  # again: `setup` may be overridden as well
         self._schedulers.start()
         self._follow_schedules()
         restored, self._restored = self._restored, None

@@ -109,7 +109,8 @@ def test_the_last_and_the_best_policy_are_evaluated_in_new_episodes(tmp_path: Pa
     assert float(best) > 50 > float(last)
     assert abs(float(best) - history.returns[1]) > 0.01 and abs(float(last) - history.returns[-1]) > 0.01
     data = trainer.datamodule  # type: ignore[attr-defined]
-    final = data.evaluate("eval", is_final=True).summaries
+    with data.final_episodes():
+        final = data.evaluate("eval").summaries
     data.teardown("fit")
     assert float(last) == pytest.approx(sum(one.reward for one in final) / 4, abs=1e-3)
     assert (steps, last_steps) == ("200", "400")
@@ -144,8 +145,8 @@ def test_nothing_is_evaluated_without_evaluators_or_without_a_best_checkpoint(
     played: list[EpisodeSummary] = []
     evaluate = RolloutDataModule.evaluate
 
-    def watch(self: RolloutDataModule, *args: Any, **options: Any) -> Any:
-        evaluation = evaluate(self, *args, **options)
+    def watch(self: RolloutDataModule, *args: Any) -> Any:
+        evaluation = evaluate(self, *args)
         played.extend(evaluation.summaries)
         return evaluation
 
@@ -218,7 +219,8 @@ def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
     ((_, best, _, last, _),) = LINE.findall(result.stdout)
     assert best == last
     data = load_data("here", with_evaluators=True)
-    found = data.evaluate("eval", maze_pl.load("here").policy, is_final=True).summaries
+    with data.final_episodes():
+        found = data.evaluate("eval", maze_pl.load("here").policy).summaries
     data.teardown("validate")
     assert float(best) == pytest.approx(sum(one.reward for one in found) / 5, abs=1e-3)
 
@@ -226,7 +228,7 @@ def test_two_ranks_share_the_episodes_and_say_the_same_as_one() -> None:
 def test_kpis_stand_beside_the_return_with_enough_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kpis = ({"usage": 0.002, "waste": 4.0}, {"usage": 0.004})
     summaries = [EpisodeSummary({}, 10, float(10 * index), one) for index, one in enumerate(kpis)]
-    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *_, **__: Evaluation(name, summaries))
+    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *_: Evaluation(name, summaries))
     fit(tmp_path, [BestCheckpoint(), FinalEvaluation()])
     lines = (tmp_path / "run.log").read_text(encoding="utf-8").splitlines()
     means = "eval return 5.000, kpi/usage 0.003, kpi/waste 4.000 in new episodes after"
@@ -239,7 +241,7 @@ def test_episodes_of_several_ranks_are_in_the_order_of_their_indices(
     groups = RolloutEvaluator(20).groups
     of_ranks = [[index for group in groups[rank::2] for index in group] for rank in range(2)]
     of_ranks = [[EpisodeSummary({}, 10, 10.0 * index, episode_index=index) for index in one] for one in of_ranks]
-    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *_, **__: Evaluation(name, of_ranks[0]))
+    monkeypatch.setattr(RolloutDataModule, "evaluate", lambda self, name, *_: Evaluation(name, of_ranks[0]))
     monkeypatch.setattr(final_evaluation, "gather_objects", lambda own: [own, of_ranks[1]])
     fit(tmp_path, [BestCheckpoint(), FinalEvaluation(str(tmp_path))])
     content = json.loads((tmp_path / "final_evaluation.json").read_text())

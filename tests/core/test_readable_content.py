@@ -24,6 +24,8 @@ from maze_pl.core.readable_content import readable
         (np.str_("best"), "best"),
         ({"best": [np.float64(2.0), 1.0]}, {"best": [2.0, 1.0]}),
         ({np.int64(1): (np.int32(2), None)}, {1: (2, None)}),
+        ({np.float64(1)}, {1.0}),
+        ([{(np.int64(1), "x")}], [{(1, "x")}]),
         (OrderedDict(score=np.float64("inf")), OrderedDict(score=float("inf"))),
     ],
 )
@@ -55,11 +57,15 @@ def test_values_that_torch_reads_are_returned_as_they_are(given: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"x": np.arange(3)}, r"^state\['x'\] of the checkpoint is a numpy.ndarray, .*tensors instead$"),
+        (
+            {"x": np.arange(3)},
+            r"^state\['x'\] of the checkpoint is a numpy.ndarray, .*tuples, dicts and sets of them instead$",
+        ),
         ([0, {"y": deque([1.0])}], r"^state\[1\]\['y'\] of the checkpoint is a collections.deque,"),
         ({"random": np.random.default_rng(0)}, r"^state\['random'\] .* is a numpy.random._generator.Generator,"),
         ({"counts": defaultdict(int, a=1)}, r"^state\['counts'\] .* is a collections.defaultdict,"),
         ({PurePosixPath("a"): 1}, r"^a key of state\[0\] .* is a pathlib.PurePosixPath,"),
+        ({PurePosixPath("a")}, r"^state\[0\] .* is a pathlib.PurePosixPath,"),
         (np.longdouble(1.0), r"^state of the checkpoint is a numpy.longdouble,"),
         ({"f": lambda: None}, r"^state\['f'\] .* is a builtins.function,"),
     ],
@@ -75,3 +81,18 @@ def test_the_state_of_a_callback_is_not_changed() -> None:
     assert type(readable(given, "state")["history"][0]) is float
     assert given["history"] is history
     assert type(history[0]) is np.float64
+
+
+def test_weights_with_numbers_of_numpy_keep_the_versions_of_their_modules() -> None:
+    given = torch.nn.BatchNorm1d(2).state_dict()
+    given["extra"] = np.float64(1.0)  # type: ignore[assignment]
+    found = readable(given, "state_dict")
+    assert type(found["extra"]) is float
+    assert found._metadata == given._metadata == {"": {"version": 2}}  # type: ignore[attr-defined]
+
+
+def test_a_list_that_contains_itself_is_refused() -> None:
+    given: list[Any] = [np.float64(1.0)]
+    given.append(given)
+    with pytest.raises(ValueError, match=r"^state of the checkpoint contains itself, or is nested too deeply$"):
+        readable({"history": given}, "state")

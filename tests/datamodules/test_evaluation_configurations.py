@@ -134,7 +134,8 @@ def test_a_run_is_evaluated_validated_resumed_and_loaded(capsys: pytest.CaptureF
     assert "larger BaseEnvEvents" in capsys.readouterr().out
     assert load_data("run").evaluators == {}
     data = load_data("run", with_evaluators=True)
-    found = data.evaluate("larger", maze_pl.load("run").policy, is_final=True)
+    with data.final_episodes():
+        found = data.evaluate("larger", maze_pl.load("run").policy)
     assert [one.reward for one in found.summaries] == returns(evaluation, "larger", "best")
     data.teardown("validate")
     assert data.make_env().env.scale == 0.5  # type: ignore[attr-defined]

@@ -107,7 +107,8 @@ def test_the_final_evaluation_plays_other_episodes_which_are_the_same_for_all_pl
         policy = RandomPolicy({key: step.action_space for key, step in data.spec.steps.items()})
         first = data.evaluate("eval", policy).summaries
         for _ in range(n_times):
-            final = data.evaluate("eval", policy, is_final=True).summaries
+            with data.final_episodes():
+                final = data.evaluate("eval", policy).summaries
             assert [one.episode_index for one in final] == [1_000_000 + index for index in range(5)]
             found.append([one.reward for one in final])
         assert [one.reward for one in data.evaluate("eval", policy).summaries] == [one.reward for one in first]

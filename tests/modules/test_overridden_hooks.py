@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,24 +74,62 @@ def test_hooks_of_backward_are_called_where_an_algorithm_calls_it(kit: SimpleNam
 
 HOOKS = (
     *("setup", "on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_batch_start", "on_train_batch_end"),
-    *("on_validation_epoch_end", "on_validation_end", "on_train_epoch_end", "on_save_checkpoint", "on_load_checkpoint"),
+    *("on_validation_epoch_end", "on_validation_end", "on_train_epoch_end"),
 )
+
+
+def refusal(hook: str) -> str:
+    """The message for a hook of the class `Mine`."""
+    return rf"^Mine\.{hook} replaces the hook of maze_pl, .*: call super\(\)\.{hook}\(\.\.\.\) in it$"
 
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_hook_that_forgets_super_is_refused_by_its_name(kit: SimpleNamespace, hook: str) -> None:
-    message = rf"^Mine\.{hook} replaces the hook of maze_pl, .*: call super\(\)\.{hook}\(\.\.\.\) in it$"
-    with pytest.raises(TypeError, match=message):
-        kit.fit(with_hook(hook)(actor_critic=kit.make_actor_critic()))
+    module = with_hook(hook)(actor_critic=kit.make_actor_critic())
+    for _ in range(2):  # each time
+        with pytest.raises(TypeError, match=refusal(hook)):
+            kit.fit(module)
 
 
-def test_the_class_is_named_also_where_another_one_calls_super(kit: SimpleNamespace) -> None:
+@pytest.mark.parametrize("base", [A2C, Reinforce])
+def test_it_is_refused_whichever_other_hooks_are_overridden(kit: SimpleNamespace, base: type) -> None:
+    hooks = {hook: named(hook) for hook in HOOKS[1:]}
+    silent = type("Mine", (base,), {**hooks, "setup": base.setup})  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=refusal("on_fit_start")):
+        kit.fit(silent(actor_critic=kit.make_actor_critic()))
+    silent = type("Mine", (base,), {"setup": named("setup"), **hooks})
+    with pytest.raises(TypeError, match=refusal("setup")):
+        kit.fit(silent(actor_critic=kit.make_actor_critic()))
+
+
+def test_hooks_of_checkpoints_are_refused_when_one_is_written_or_read(kit: SimpleNamespace, tmp_path: Path) -> None:
+    trainer = kit.fit(with_hook("on_save_checkpoint")(actor_critic=kit.make_actor_critic()), length=1)
+    with pytest.raises(TypeError, match=refusal("on_save_checkpoint")):
+        trainer.save_checkpoint(tmp_path / "a.ckpt")
+    kit.fit(A2C(actor_critic=kit.make_actor_critic()), length=1).save_checkpoint(tmp_path / "a.ckpt")
+    with pytest.raises(TypeError, match=refusal("on_load_checkpoint")):
+        with_hook("on_load_checkpoint").load_from_checkpoint(
+            tmp_path / "a.ckpt", actor_critic=kit.make_actor_critic(), weights_only=True
+        )
+
+
+def test_all_classes_are_named_of_which_one_does_not_call_super(kit: SimpleNamespace) -> None:
     class Outer(with_hook("on_train_start", Reinforce)):  # type: ignore[misc]
         def on_train_start(self) -> None:
             super().on_train_start()
 
-    with pytest.raises(TypeError, match=r"^Mine\.on_train_start replaces"):
+    with pytest.raises(TypeError, match=r"^Outer\.on_train_start or Mine\.on_train_start replaces"):
         kit.fit(Outer(actor_critic=kit.make_actor_critic()))
+
+
+def test_the_hook_of_another_base_class_is_refused_if_it_hides_that_of_maze_pl(kit: SimpleNamespace) -> None:
+    class Silent:
+        def on_train_epoch_end(self) -> None:
+            pass
+
+    hidden: Any = type("Mine", (Silent, A2C), {})
+    with pytest.raises(TypeError, match=r"^Silent\.on_train_epoch_end replaces"):
+        kit.fit(hidden(actor_critic=kit.make_actor_critic()))
 
 
 def noted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,6 +141,24 @@ def noted(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def followed_by_super(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator of a user that calls the hook of maze_pl itself."""
+
+    @functools.wraps(function)
+    def called(self: Any, *arguments: Any) -> Any:
+        function(self, *arguments)
+        return getattr(super(Extends, self), function.__name__)(*arguments)
+
+    return called
+
+
+class Mixin:
+    """A class that knows nothing of algorithms."""
+
+    def on_train_batch_end(self, *arguments: Any) -> None:
+        pass
+
+
 class Announces:
     """A class besides algorithms, whose hook is not called by theirs."""
 
@@ -107,7 +166,7 @@ class Announces:
         raise AssertionError
 
 
-class Extends(PPO, Announces):
+class Extends(Mixin, PPO, Announces):
     """Extends hooks in the ways that there are."""
 
     def setup(self, stage: str) -> None:
@@ -130,6 +189,20 @@ class Extends(PPO, Announces):
     def on_validation_end(self) -> None:
         getattr(super(), "on_validation_end")()  # noqa: B009
 
+    def on_train_batch_end(self, *arguments: Any) -> None:
+        Mixin.on_train_batch_end(self, *arguments)
+        PPO.on_train_batch_end(self, *arguments)
+
+    def on_train_batch_start(self, *arguments: Any) -> None:
+        self.begin(*arguments)
+
+    def begin(self, *arguments: Any) -> None:
+        super().on_train_batch_start(*arguments)
+
+    @followed_by_super
+    def on_validation_epoch_end(self) -> None:
+        """The decorator extends it."""
+
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """There is nothing to extend."""
 
@@ -142,3 +215,11 @@ def test_extended_hooks_are_accepted(kit: SimpleNamespace) -> None:
     kit.fit(module, length=1)
     assert module.env_steps == 40
     assert isinstance(module, pl.LightningModule)
+    assert not [name for name in vars(module) if name in HOOKS]  # later calls are direct
+
+
+def test_copies_of_an_algorithm_check_their_hooks_themselves(kit: SimpleNamespace) -> None:
+    module = Extends(actor_critic=kit.make_actor_critic(), batch_size=20)
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        kit.fit(other, length=1)
+        assert (other.env_steps, module.env_steps) == (40, 0)
