@@ -107,7 +107,7 @@ def test_the_last_and_the_best_policy_are_evaluated_in_new_episodes(tmp_path: Pa
     assert history.returns[1] > 50 > history.returns[-1]
     assert name == "eval"
     assert float(best) > 50 > float(last)
-    assert abs(float(best) - history.returns[1]) > 0.01 and abs(float(last) - history.returns[-1]) > 0.01
+    assert abs(float(last) - history.returns[-1]) > 0.01  # the best policy may reach 500 in all episodes
     data = trainer.datamodule  # type: ignore[attr-defined]
     with data.final_episodes():
         final = data.evaluate("eval").summaries
