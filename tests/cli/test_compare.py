@@ -264,6 +264,8 @@ def test_runs_of_other_environments_are_refused(runs: Path, folder: Path, capsys
     content = torch.load(path, weights_only=True)
     content["maze_pl"]["config"]["data"]["init_args"]["env"]["init_args"]["name"] = "CartPole-v0"
     torch.save(content, path)
+    written = folder / "other" / "config.yaml"
+    written.write_text(written.read_text().replace("CartPole-v1", "CartPole-v0"))
     message = refused([str(runs / "a"), "other", "--to", "out"], capsys)
     assert "other was trained in another environment: env.name is 'CartPole-v0' there" in message
     message = refused([str(runs / "a"), "random", "--env.name", "Acrobot-v1", "--to", "out"], capsys)
