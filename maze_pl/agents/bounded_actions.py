@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +56,18 @@ def complete_critic(tensors: dict[str, Any], prefix: str) -> None:
     name = prefix + READS_FRACTIONS
     if name not in tensors and any(other.startswith(prefix) for other in tensors):
         tensors[name] = torch.zeros(1, dtype=torch.int64)
+
+
+def complete_critics(tensors: dict[str, Any], expected: Iterable[str]) -> None:
+    """Add to the tensors of all critics of version 0.2.0 that they read actions as they are.
+
+    Args:
+        tensors: Tensors of a module of that version, or of a later one, by name.
+        expected: Names of the tensors that a module has now.
+    """
+    for name in expected:
+        if name.endswith(f".{READS_FRACTIONS}"):
+            complete_critic(tensors, name.removesuffix(READS_FRACTIONS))
 
 
 def _centre_and_half_width(low: Array, high: Array) -> tuple[Array, Array]:

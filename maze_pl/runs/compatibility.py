@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maze_pl.agents.bounded_actions import complete_critics
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import foreign_names, refusal
 from maze_pl.core.checkpoint import checkpoint_entry, data_module_state
@@ -50,8 +51,9 @@ def require_compatible(
             remedy = "if you trust its origin, repeat the command with --trust"
             raise ConfigurationError(f"{refusal(path, foreign)}; {remedy}")
     require_same_spaces(entry["spec"], data.spec.to_dict(), f"the agent of {path}")
-    there, here = shapes(checkpoint["state_dict"]), shapes(module.state_dict())
-    require_equal(there, here, f"the networks of {path} do not fit", "networks")
+    weights, expected = dict(checkpoint["state_dict"]), module.state_dict()
+    complete_critics(weights, expected)
+    require_equal(shapes(weights), shapes(expected), f"the networks of {path} do not fit", "networks")
 
 
 def require_epochs(path: str | Path | None, n_epochs: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maze_pl.agents.bounded_actions import READS_FRACTIONS, complete_critic
+from maze_pl.agents.bounded_actions import complete_critics
 from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry
 from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.compatibility import require_equal, require_same_names, shapes
@@ -86,8 +86,7 @@ def _weights_for(
     """
     found = {name: value for name, value in weights.items() if name.startswith(prefixes)}
     found.pop(_EXPLORATION, None)
-    if f"{_CRITIC}.{READS_FRACTIONS}" in expected:
-        complete_critic(found, f"{_CRITIC}.")
+    complete_critics(found, expected)
     for part in (_CRITIC, _STANDARD_DEVIATIONS):
         if not _has(expected, part):  # the algorithm needs none, or they start from scratch
             found = {name: value for name, value in found.items() if not name.startswith(part)}

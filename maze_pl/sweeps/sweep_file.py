@@ -147,9 +147,19 @@ class SweepPlan:
             start += ["--config", name]
         words: list[str] = []
         for option, value in in_order(self.options, assignment):
-            words += [f"--{option}", dump(value)]
+            words += [f"--{option}", _argument(value)]
         seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
         return [*start, *self._monitored([*start, *words]), *words, *seeds]
+
+
+def _argument(value: Any) -> str:
+    """Return the value of an option for the command line; texts that are lists or mappings of YAML are taken as these.
+
+    Files of version 0.2.0 hold all values of the command line as texts.
+    """
+    if isinstance(value, str) and value.startswith(("[", "{")) and not isinstance(parse(value), str):
+        return value
+    return dump(value)
 
 
 def _changes_monitor(command: Sequence[str]) -> bool:

@@ -340,13 +340,13 @@ def test_an_environment_may_be_a_text_in_one_run_and_a_class_path_in_another(tmp
     runs = [tmp_path / name for name in ("text", "node", "other")]
     command = ["fit", "--config", "ppo_cartpole", *SMALL, "--data.env", path, "--run_dir", str(runs[0])]
     assert main(command) == 0
-    for run, node, seed, gamma in ((runs[1], {"class_path": path}, 5, None), (runs[2], {"class_path": path}, 5, 0.5)):
+    for run, node, seed, gamma in ((runs[1], path, 5, None), (runs[2], path, 5, 0.5)):
         shutil.copytree(runs[0], run)
         (checkpoint,) = (run / "checkpoints").glob("best.ckpt")
         content = torch.load(checkpoint, weights_only=True)
         configuration = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
         for stored in (content["maze_pl"]["config"], configuration):
-            assert stored["data"]["init_args"]["env"] == path, "a callable without arguments is stored as text"
+            assert stored["data"]["init_args"]["env"] == {"class_path": path}, "earlier versions stored a text"
             stored["data"]["init_args"]["env"] = node
             stored["seed_everything"] = seed
             stored["model"]["init_args"]["gamma"] = gamma or stored["model"]["init_args"]["gamma"]

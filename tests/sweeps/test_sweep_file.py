@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,11 @@ def test_a_configuration_beside_the_sweep_file_is_found_from_anywhere(tmp_path: 
         read_content(str(tmp_path / "mine.yaml"))
     with pytest.raises(ConfigurationError, match=r"no configuration 'nowhere\.yaml'"):
         read_content("nowhere.yaml")
+
+
+def test_texts_that_are_lists_or_mappings_are_taken_as_these() -> None:
+    options = {"data.evaluators": "{eval: {n_episodes: 2}}", "model.optimizer": "[not yaml", "data.n_envs": "2"}
+    command = parse_sweep({**SMALL, "options": options}).fit({})
+    texts = dict(itertools.pairwise(command))
+    assert texts["--data.evaluators"] == "{eval: {n_episodes: 2}}"
+    assert (texts["--model.optimizer"], texts["--data.n_envs"]) == ("'[not yaml'", "'2'")
