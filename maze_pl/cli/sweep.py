@@ -186,7 +186,7 @@ def _resume(folder: Path, changes: Mapping[str, Any], signals: StopSignals, is_t
     require_valid_options(plan.sampler, plan.pruner, plan.parameters)
     if not is_trusted:
         _require_trust(plan, folder, is_runner_given="runner" in changes)
-    _check_options(plan)
+    plan = _checked(plan)
     with claimed(folder), _run_dir_variable():
         study = open_study(folder, plan)
         if len(study.get_trials(deepcopy=False)) < plan.n_trials:
@@ -226,6 +226,24 @@ def _foreign_names(plan: SweepPlan, folder: Path, *, is_runner_given: bool) -> d
     for assignment in samples(plan.parameters):
         foreign.update(dict.fromkeys(foreign_options(plan.command(assignment, folder))))
     return foreign
+
+
+def _checked(plan: SweepPlan) -> SweepPlan:
+    """Return the plan of a sweep that continues, with values as version 0.2.0 meant them if only these are valid.
+
+    Raises:
+        ConfigurationError: They are not valid either.
+    """
+    try:
+        _check_options(plan)
+    except ConfigurationError as error:
+        earlier = plan.with_parsed_texts()
+        try:
+            _check_options(earlier)
+        except ConfigurationError:
+            raise error from None
+        return earlier
+    return plan
 
 
 def _check_options(plan: SweepPlan) -> None:

@@ -1,7 +1,7 @@
 """Sweep files: what is searched, how, and what is compared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -98,6 +98,11 @@ class SweepPlan:
         fixed = {key: value for key, value in self.content.items() if key not in CHANGEABLE}
         return dump(dict(sorted(fixed.items())))
 
+    def with_parsed_texts(self) -> "SweepPlan":
+        """Return the plan with texts of options as YAML: version 0.2.0 stored values of the command line as texts."""
+        options = {name: parse(value) if isinstance(value, str) else value for name, value in self.options.items()}
+        return replace(self, options=options)
+
     @property
     def text(self) -> str:
         """The content of the sweep file as YAML."""
@@ -147,19 +152,9 @@ class SweepPlan:
             start += ["--config", name]
         words: list[str] = []
         for option, value in in_order(self.options, assignment):
-            words += [f"--{option}", _argument(value)]
+            words += [f"--{option}", dump(value)]
         seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
         return [*start, *self._monitored([*start, *words]), *words, *seeds]
-
-
-def _argument(value: Any) -> str:
-    """Return the value of an option for the command line; texts that are lists or mappings of YAML are taken as these.
-
-    Files of version 0.2.0 hold all values of the command line as texts.
-    """
-    if isinstance(value, str) and value.startswith(("[", "{")) and not isinstance(parse(value), str):
-        return value
-    return dump(value)
 
 
 def _changes_monitor(command: Sequence[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +234,9 @@ def test_a_configuration_beside_the_sweep_file_is_found_from_anywhere(tmp_path: 
         read_content("nowhere.yaml")
 
 
-def test_texts_that_are_lists_or_mappings_are_taken_as_these() -> None:
-    options = {"data.evaluators": "{eval: {n_episodes: 2}}", "model.optimizer": "[not yaml", "data.n_envs": "2"}
-    command = parse_sweep({**SMALL, "options": options}).fit({})
-    texts = dict(itertools.pairwise(command))
-    assert texts["--data.evaluators"] == "{eval: {n_episodes: 2}}"
-    assert (texts["--model.optimizer"], texts["--data.n_envs"]) == ("'[not yaml'", "'2'")
+def test_texts_of_options_may_be_parsed_as_those_of_an_earlier_version() -> None:
+    options = {"data.evaluators": "{eval: {n_episodes: 2}}", "data.n_envs": "2", "model.lr": 0.1}
+    plan = parse_sweep({**SMALL, "search": {"model.gamma": [0.9]}, "n_trials": 1, "options": options})
+    parsed = plan.with_parsed_texts()
+    assert parsed.options == {"data.evaluators": {"eval": {"n_episodes": 2}}, "data.n_envs": 2, "model.lr": 0.1}
+    assert parsed.text == plan.text
