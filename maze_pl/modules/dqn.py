@@ -21,6 +21,7 @@ from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import soft_update, target_copy, warn_of_rounding
+from maze_pl.modules.td_errors import TDErrors
 from maze_pl.schedules import Coefficient, Linear, value_at
 
 Heads = dict[str, EpsilonGreedyProbabilityDistribution]
@@ -150,7 +151,7 @@ class DQN(AlgorithmModule):
         check_delta = check_positive if callable(huber_delta) else check_not_negative
         self.huber_delta = self.coefficient("huber_delta", huber_delta, check_delta)
         self.register_buffer("n_updates", torch.zeros((), dtype=torch.int64))
-        self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
+        self.td_errors = TDErrors()
 
     def on_networks_ready(self) -> None:
         """Check networks and heads, prepare exploration, and make the target networks.
@@ -201,18 +202,17 @@ class DQN(AlgorithmModule):
 
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
         """Learn from the minibatches of a batch."""
-        self._errors = None if batch.reprioritise is None else {}
+        self.td_errors.begin(batch)
         tau = self.value_of("tau")
         n_updates = int(self.n_updates)  # read once, as reading waits for the device
         for index, acts in enumerate(batch.updates()):
-            # a trace that is run keeps no errors
-            self.gradient_step(self.loss, acts, traced=self._errors is None, record_norms=index == 0)
+            is_traced = not self.td_errors.are_wanted
+            self.gradient_step(self.loss, acts, traced=is_traced, record_norms=index == 0)
             n_updates += 1
             if n_updates % self.target_update_interval == 0:
                 soft_update(self.target, self.networks, tau)
         self.n_updates.fill_(n_updates)
-        if batch.reprioritise is not None and self._errors is not None:
-            batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
+        self.td_errors.report(batch)
 
     def loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Compute the Huber loss of the TD errors, see the class."""
@@ -227,21 +227,11 @@ class DQN(AlgorithmModule):
             loss = acts.weighted_mean(self.penalty(error))
             total = total + loss
             size = error.detach().abs()
-            self.keep_errors(key, size)
+            self.td_errors.keep(key, size)
             self.record("q_value", value.mean(), key)
             self.record("td_error", size.mean(), key)
             self.record("value_loss", loss, key)
         return total
-
-    def keep_errors(self, key: StepKey, errors: Tensor) -> None:
-        """Keep TD errors, by which a prioritised buffer samples; a loss calls it once for each sub-step.
-
-        Args:
-            key: The sub-step.
-            errors: [B] errors of its acts; only their size counts.
-        """
-        if self._errors is not None:
-            self._errors.setdefault(key, []).append(errors.detach().abs())
 
     def action_value(
         self,

@@ -31,6 +31,7 @@ from maze_pl.modules.network_choice import (
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import warn_of_rounding
+from maze_pl.modules.td_errors import TDErrors
 from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC, ENTROPY = range(3)
@@ -185,7 +186,7 @@ class SAC(AlgorithmModule):
             "target_entropy_multiplier", target_entropy_multiplier, check_not_negative
         )
         self.register_buffer("_n_updates", torch.zeros((), dtype=torch.int64))
-        self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
+        self.td_errors = TDErrors()
 
     @property
     def critic(self) -> TorchStateActionCritic:
@@ -259,13 +260,13 @@ class SAC(AlgorithmModule):
 
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
         """Learn from the minibatches of a batch."""
-        self._errors = None if batch.reprioritise is None else {}
+        self.td_errors.begin(batch)
         tau = self.value_of("tau")
         critic = self.critic
         counter = self.get_buffer("_n_updates")
         n_updates = int(counter)  # read once, as reading waits for the device
         for index, acts in enumerate(batch.updates()):
-            is_traced = self._errors is None  # a trace that is run keeps no errors
+            is_traced = not self.td_errors.are_wanted
             is_first = index == 0
             self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=is_first)
             if not self.in_critic_burn_in:
@@ -276,8 +277,7 @@ class SAC(AlgorithmModule):
             if n_updates % self.target_update_interval == 0:
                 critic.update_targets(tau)
         counter.fill_(n_updates)
-        if batch.reprioritise is not None and self._errors is not None:
-            batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
+        self.td_errors.report(batch)
 
     def critic_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Compute the squared TD errors of both critics, see the class."""
@@ -291,8 +291,7 @@ class SAC(AlgorithmModule):
             total = total + loss
             self.record("critic_value", q_value.mean(), key)
             self.record("critic_value_loss", loss, key)
-            if self._errors is not None:
-                self._errors.setdefault(key, []).append(error.detach().abs().mean(dim=0))
+            self.td_errors.keep(key, error.detach().abs().mean(dim=0))
         return total
 
     def policy_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:

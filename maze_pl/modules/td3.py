@@ -21,6 +21,7 @@ from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import soft_update, target_copy, warn_of_rounding
+from maze_pl.modules.td_errors import TDErrors
 from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC = range(2)
@@ -138,7 +139,7 @@ class TD3(AlgorithmModule):
         self.target_noise = self.coefficient("target_noise", target_noise, check_not_negative)
         self.target_noise_clip = self.coefficient("target_noise_clip", target_noise_clip, check_not_negative)
         self.register_buffer("n_updates", torch.zeros((), dtype=torch.int64))
-        self._errors: dict[StepKey, list[Tensor]] | None = None  # TD errors of a batch
+        self.td_errors = TDErrors()
 
     @property
     def critic(self) -> TorchStateActionCritic:
@@ -191,11 +192,11 @@ class TD3(AlgorithmModule):
 
     def training_step(self, batch: ReplayBatch, batch_idx: int) -> None:
         """Learn from the minibatches of a batch."""
-        self._errors = None if batch.reprioritise is None else {}
+        self.td_errors.begin(batch)
         tau = self.value_of("tau")
         n_updates = int(self.n_updates)  # read once, as reading waits for the device
         for index, acts in enumerate(batch.updates()):
-            is_traced = self._errors is None  # a trace that is run keeps no errors
+            is_traced = not self.td_errors.are_wanted
             self.gradient_step(self.critic_loss, acts, optimizer=CRITIC, traced=is_traced, record_norms=index == 0)
             n_updates += 1
             if n_updates % self.policy_delay == 0:
@@ -205,8 +206,7 @@ class TD3(AlgorithmModule):
                 self.critic.update_targets(tau)
                 soft_update(self.target_policy, self.policy, tau)
         self.n_updates.fill_(n_updates)
-        if batch.reprioritise is not None and self._errors is not None:
-            batch.reprioritise({key: torch.stack(errors) for key, errors in self._errors.items()})
+        self.td_errors.report(batch)
 
     def critic_loss(self, minibatch: dict[StepKey, TransitionBatch]) -> Tensor:
         """Compute the squared TD errors of both critics, see the class."""
@@ -223,8 +223,7 @@ class TD3(AlgorithmModule):
             total = total + loss
             self.record("critic_value", q_value.mean(), key)
             self.record("critic_value_loss", loss, key)
-            if self._errors is not None:
-                self._errors.setdefault(key, []).append(error.detach().abs().mean(dim=0))
+            self.td_errors.keep(key, error.detach().abs().mean(dim=0))
         return total
 
     def target_action(self, key: StepKey, observation: Tree, agent_id: Tensor) -> dict[str, Tensor]:

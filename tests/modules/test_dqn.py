@@ -339,7 +339,7 @@ class Variant(DQN):
             with torch.no_grad():
                 target = reward + discount * self.next_value(key, observation, acts.agent_id)
             error = self.action_value(key, acts.observation, acts.action, acts.agent_id) - target
-            self.keep_errors(key, error)
+            self.td_errors.keep(key, error)
             total = total + acts.weighted_mean(self.penalty(error))
         return total
 
