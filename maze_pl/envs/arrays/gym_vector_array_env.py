@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.async_vector_env import AsyncState
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
@@ -20,6 +17,7 @@ from maze_pl.core.episode_batch import StatColumn
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import ArrayStep, EnvIndex
 from maze_pl.envs.arrays.closed_attributes import ClosedAttributes
+from maze_pl.envs.arrays.gym_vector_processes import end_if_silent, separate_from_group
 from maze_pl.envs.arrays.gym_vector_seeds import reset_with
 from maze_pl.envs.arrays.idle_actions import IdleActions
 from maze_pl.envs.contract import EnvContractError, describe
@@ -122,7 +120,7 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
         if vector.num_envs != n_envs:
             raise EnvContractError(f"{self._name} has num_envs={vector.num_envs}; expected {n_envs}")
         if isinstance(vector.unwrapped, AsyncVectorEnv):
-            _separate_from_group(vector.unwrapped)
+            separate_from_group(vector.unwrapped)
         sync = vector.unwrapped
         if type(sync) is SyncVectorEnv and mode is AutoresetMode.SAME_STEP and self._takes_mask is not False:
             sync.autoreset_mode = AutoresetMode.DISABLED
@@ -304,11 +302,22 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
             for name in parts:
                 rows[name] = np.stack([part[name] for part in final_parts])
         else:
-            rows = {name: array[ended] for name, array in self._parts(finals, "final_obs").items()}
+            final_parts = [self._parts(finals, "final_obs")]
+            rows = {name: array[ended] for name, array in final_parts[0].items()}
+        self._refuse_views(final_parts, parts)
         merged = {name: array.copy() for name, array in parts.items()}
         for name, values in rows.items():
             merged[name][ended] = values
         return merged
+
+    def _refuse_views(self, finals: Iterable[_Tree], observation: _Tree) -> None:
+        """Refuse final observations in the memory of the next ones, which have overwritten them."""
+        for final in finals:
+            for name, array in final.items():
+                if np.may_share_memory(array, observation[name]):
+                    fault = f"final_obs of {self._name} is a view of the observations that step returned"
+                    lost = "the first observations of the next episodes have overwritten it"
+                    raise EnvContractError(f"{fault}: {lost}; put a copy into infos before episodes start")
 
     def _check_restarts(self, reward: Array, ends: Array) -> None:
         """Require that environments which restarted did nothing else."""
@@ -345,36 +354,9 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
     def close(self) -> None:
         """Close the vector environment; safe to call twice, and after processes of it have ended."""
         vector = self._vector.unwrapped
-        if isinstance(vector, AsyncVectorEnv) and not vector.closed and not _answers(vector):
-            _end_processes(vector)
+        if isinstance(vector, AsyncVectorEnv):
+            end_if_silent(vector)
         self._vector.close()
-
-
-def _separate_from_group(vector: AsyncVectorEnv) -> None:
-    """Keep the processes of a vector environment from signals to the group of this process, which ends them itself.
-
-    They inherit the handlers of this process, and would end by TERM while it wants to finish a rollout.
-    """
-    for process in vector.processes:
-        with contextlib.suppress(OSError):  # it was not forked from this process
-            os.setpgid(process.pid or 0, 0)
-
-
-def _answers(vector: AsyncVectorEnv) -> bool:
-    """True if a vector environment does not wait for its processes, all of which are alive."""
-    is_idle = vector._state is AsyncState.DEFAULT
-    return is_idle and all(process.is_alive() for process in vector.processes)
-
-
-def _end_processes(vector: AsyncVectorEnv) -> None:
-    """End the processes of a vector environment that does not answer, which its `close` would wait for."""
-    for process in vector.processes:
-        process.kill()
-        process.join()
-    for pipe in vector.parent_pipes:
-        if pipe is not None:
-            pipe.close()
-    vector.closed = True
 
 
 def require_seeds(env: ArrayEnv, needed_by: str, all_episodes: bool = False) -> None:

@@ -277,9 +277,24 @@ def _incomplete(result: list[Any]) -> None:
         final.pop("day")
 
 
+def _in_the_memory_of_the_next(result: list[Any]) -> None:
+    level = result[0]["level"]
+    for n, final in enumerate(result[4]["final_obs"]):
+        final["level"] = level[n]
+
+
+def _all_in_the_memory_of_the_next(result: list[Any]) -> None:
+    result[4]["final_obs"] = result[0]
+
+
+_OVERWRITTEN = "final_obs of Faulty is a view of the observations .* have overwritten it; put a copy into infos"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (_in_the_memory_of_the_next, _OVERWRITTEN),
+        (_all_in_the_memory_of_the_next, _OVERWRITTEN),
         (_without_one, r"Faulty returned final_obs of environment 1\d None; expected observations of Dict"),
         (_incomplete, r"Faulty returned final_obs of environment 1\d a dict with \['level'\]; expected obs"),
         (
