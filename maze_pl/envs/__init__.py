@@ -24,6 +24,7 @@ from .gym_core_env import GymCoreEnv as GymCoreEnv
 from .gym_env import GymMazeEnv as GymMazeEnv, make_gym_maze_env as make_gym_maze_env
 from .gym_observation_conversion import GymObservationConversion as GymObservationConversion
 from .maze_env import MazeEnv as MazeEnv
+from .no_array_form_error import NoArrayFormError as NoArrayFormError
 from .no_tensor_form_error import NoTensorFormError as NoTensorFormError
 from .pettingzoo_env import PettingZooMazeEnv as PettingZooMazeEnv, make_pettingzoo_env as make_pettingzoo_env
 from .structured_env import (

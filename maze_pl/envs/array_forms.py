@@ -8,6 +8,7 @@ from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_wrapper import ArrayWrapper
 from maze_pl.envs.building import Env, make_wrapped, wrapper_stack
 from maze_pl.envs.contract import describe
+from maze_pl.envs.no_array_form_error import NoArrayFormError
 from maze_pl.envs.wrapper import Wrapper
 
 _REMEDY = "leave it out, give it an array_form, or use the form of the environment for single episodes"
@@ -48,15 +49,17 @@ def form_of(wrapper: Wrapper, env: ArrayEnv) -> ArrayEnv:
 
     Raises:
         ValueError: There is none.
-        TypeError: It is not an array environment.
+        TypeError: It is not an array environment, or cannot be made.
     """
     kind = type(wrapper)
     if reason := outdated_form(kind, "array_form"):
         raise ValueError(f"the environment is an array environment, and {reason}; {_REMEDY}")
     try:
         form: Any = wrapper.array_form(env)
-    except TypeError as error:
+    except NoArrayFormError as error:
         raise ValueError(f"the environment is an array environment, and {error}; {_REMEDY}") from error
+    except TypeError as error:
+        raise TypeError(f"array_form of {kind.__name__} failed: {error}") from error
     if isinstance(form, ArrayEnv):
         return form
     remedy = "return the ArrayWrapper around the environment that array_form gets"

@@ -16,6 +16,7 @@ from maze_pl.core.episode import StatKey
 from maze_pl.core.spaces import dict_space
 from maze_pl.envs.contract import EnvContractError, finite_rewards
 from maze_pl.envs.core_env import take_over
+from maze_pl.envs.no_array_form_error import NoArrayFormError
 from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.structured_env import (
     Action,
@@ -260,8 +261,6 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
     def freeze(self) -> None:
         """Stop updating the statistics for good, as in evaluation."""
 
-    # ------------------------------------------------------------------------------------- arrays
-
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return this wrapper's form around an array environment, which has equal numbers.
 
@@ -269,9 +268,9 @@ class Wrapper(gymnasium.Env[Observation, Action], StructuredEnv):
             env: The array environment, not yet allocated, with the forms of inner wrappers.
 
         Raises:
-            TypeError: There is none, as by default.
+            NoArrayFormError: There is none, as by default.
         """
-        raise TypeError(f"{type(self).__name__} changes single episodes and has no array form")
+        raise NoArrayFormError(f"{type(self).__name__} changes single episodes and has no array form")
 
     def tensor_form(self, env: TensorEnv) -> TensorEnv:
         """Return this wrapper's form for tensors; raises NoTensorFormError if the host must step the environment."""

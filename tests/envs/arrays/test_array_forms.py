@@ -22,6 +22,7 @@ from maze_pl.envs import (
     Wrapper,
 )
 from maze_pl.envs.array_forms import make_wrapped_arrays
+from maze_pl.envs.arrays.observation_array_wrapper import ObservationArrayWrapper
 from maze_pl.envs.building import make_wrapped, wrapper_stack
 from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.wrappers import (
@@ -231,6 +232,19 @@ def test_refuses_wrappers_without_an_array_form_and_says_what_to_do() -> None:
 
     with pytest.raises(ValueError, match=r"Rounded changes \['reward'\] of RewardScalingWrapper, whose array form"):
         make_wrapped_arrays(CartPoleArrayEnv, [partial(Rounded, scale=2.0)])
+
+
+def test_an_array_form_that_cannot_be_made_is_named() -> None:
+    class Unfinished(ObservationArrayWrapper):
+        def observations(self, key: Any, observation: Any, which: Any, agents: Any) -> Any:
+            return observation
+
+    class Delta(Wrapper):
+        def array_form(self, env: ArrayEnv) -> ArrayEnv:
+            return Unfinished(env)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match=r"^array_form of Delta failed: .* missing .* 'observation_spaces_dict'$"):
+        make_wrapped_arrays(CartPoleArrayEnv, [Delta])
 
 
 def _stacked_yard(observation: str, n_workers: int) -> ArrayVectorEnv:
