@@ -22,7 +22,8 @@ class NetworkInput:
     Integers and booleans keep their type, because networks may embed them.
 
     Args:
-        network: The network; all its parameters have one type and are on one device.
+        network: The network; all its parameters have one type and are on one device. Its attribute
+            `input_dtype` names the type of its inputs if that is another one.
         names: Observations that it uses; all if None.
     """
 
@@ -31,6 +32,7 @@ class NetworkInput:
         floats = (item for item in network.parameters() if item.dtype.is_floating_point)
         # This object survives moves and conversions of the network, and reading it is cheap.
         self._reference = next(floats, torch.empty(0))
+        self._dtype: torch.dtype | None = getattr(network, "input_dtype", None)
 
     @property
     def device(self) -> torch.device:
@@ -43,8 +45,8 @@ class NetworkInput:
         return torch.finfo(self._reference.dtype).max
 
     def __call__(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Move observations [..., *shape] to the network's device, and floats to its type."""
-        dtype = self._reference.dtype
+        """Move observations [..., *shape] to the network's device, and floats to the type of its inputs."""
+        dtype = self._dtype or self._reference.dtype
         device = self._reference.device
         moved = {}
         for name, value in observation.items():

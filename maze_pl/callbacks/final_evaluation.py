@@ -83,14 +83,13 @@ class FinalEvaluation(callbacks.Callback):
         for name in data.evaluators:
             with data.final_episodes():
                 last_episodes = _episodes(data.evaluate(name, pl_module.policy))
-            last = copy.deepcopy(networks.state_dict())
-            try:  # in place, as networks with observers attached cannot always be copied
-                networks.load_state_dict(best)
-                statistics = from_tensors(wrapper_statistics)
-                with data.final_episodes():
+                last = copy.deepcopy(networks.state_dict())
+                try:  # in place, as networks with observers attached cannot always be copied
+                    networks.load_state_dict(best)
+                    statistics = from_tensors(wrapper_statistics)
                     best_episodes = _episodes(data.evaluate(name, pl_module.policy, statistics))
-            finally:
-                networks.load_state_dict(last)
+                finally:
+                    networks.load_state_dict(last)
             best_steps = f"{steps_text(pl_module, steps)} (best.ckpt)"
             say(trainer, f"best: {name} {_means(best_episodes)} in new episodes after {best_steps}")
             say(trainer, f"last: {name} {_means(last_episodes)} in new episodes after {steps_text(pl_module)}")

@@ -1,6 +1,5 @@
 """Writing of checkpoints that can be read again, without another copy in the folder of temporary files."""
 
-import functools
 import io
 from pathlib import Path
 from typing import Any
@@ -35,25 +34,57 @@ class ReadableCheckpointIO(TorchCheckpointIO):
         Path(path).write_bytes(file.getbuffer())
 
 
-def readable_io(given: CheckpointIO) -> CheckpointIO:
-    """Return `ReadableCheckpointIO` instead of Lightning's default.
-
-    Other plugins are returned themselves. They get content with Python numbers from now on, and files
-    of maze_pl that could not be read again are refused.
+class WrappingCheckpointIO(CheckpointIO):
+    """Base class of plugins that write by another one, to which all but the writing is passed on.
 
     Args:
-        given: Writes and reads the checkpoints of a trainer.
+        wrapped: Writes and reads checkpoints.
+    """
+
+    def __init__(self, wrapped: CheckpointIO) -> None:
+        self._wrapped = wrapped
+
+    def load_checkpoint(self, path: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """Read a checkpoint."""
+        return self._wrapped.load_checkpoint(path, *arguments, **options)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Remove a checkpoint."""
+        self._wrapped.remove_checkpoint(path)
+
+    def teardown(self) -> None:
+        """Finish what is still being written."""
+        self._wrapped.teardown()
+
+
+class ReadableContentIO(WrappingCheckpointIO):
+    """Has a plugin of a user write Python numbers, and refuses files that could not be read again.
+
+    Args:
+        wrapped: The plugin of the user, which is left unchanged.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            ValueError: The file is one of maze_pl, and could not be read again; the message names the entry.
+        """
+        self._wrapped.save_checkpoint(_readable_content(checkpoint, path), path, storage_options=storage_options)
+
+
+def readable_io(given: CheckpointIO) -> CheckpointIO:
+    """Return a plugin whose checkpoints can be read again: `ReadableCheckpointIO` instead of Lightning's default.
+
+    Args:
+        given: Writes and reads the checkpoints of a trainer. Plugins of maze_pl are returned
+            themselves, and those of users wrapped.
     """
     if type(given) is TorchCheckpointIO:
         return ReadableCheckpointIO()
-    if not isinstance(given, ReadableCheckpointIO):
-        vars(given)["save_checkpoint"] = functools.partial(_save_readable, given)
-    return given
-
-
-def _save_readable(plugin: CheckpointIO, checkpoint: dict[str, Any], path: Any, *further: Any, **options: Any) -> None:
-    """Write a checkpoint by the plugin of a user."""
-    type(plugin).save_checkpoint(plugin, _readable_content(checkpoint, path), path, *further, **options)
+    if isinstance(given, ReadableCheckpointIO | WrappingCheckpointIO):
+        return given
+    return ReadableContentIO(given)
 
 
 def _is_part(path: Any) -> bool:

@@ -17,7 +17,7 @@ from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.collect.replay.buffer import ReplayBuffer, n_separate_of
 from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
-from maze_pl.core.checkpoint_io import readable_io
+from maze_pl.core.checkpoint_io import WrappingCheckpointIO, readable_io
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.records.framing import written_size
 from maze_pl.system.atomic_files import PART_SUFFIX, put_in_place, replaced
@@ -172,7 +172,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class BuffersBesideCheckpoints(CheckpointIO):
+class BuffersBesideCheckpoints(WrappingCheckpointIO):
     """Puts the replay buffers that a checkpoint names next to it, in any folder it is written to.
 
     It makes a hard link to the buffer in the folder of checkpoints, or a copy if links are
@@ -194,7 +194,8 @@ class BuffersBesideCheckpoints(CheckpointIO):
             fault = "save_buffer=True does not work with the plugin AsyncCheckpointIO"
             reason = "a buffer may be removed before the checkpoint that names it is written"
             raise ValueError(f"{fault}: {reason}; leave the plugin out, or write checkpoints less often")
-        self._wrapped, self._name = readable_io(wrapped), name
+        super().__init__(readable_io(wrapped))
+        self._name = name
         self._read_from: Path | None = None  # folder of the checkpoint that was read
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
@@ -210,15 +211,7 @@ class BuffersBesideCheckpoints(CheckpointIO):
     def load_checkpoint(self, path: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
         """Read a checkpoint."""
         self._read_from = Path(path).parent
-        return self._wrapped.load_checkpoint(path, *arguments, **options)
-
-    def remove_checkpoint(self, path: Any) -> None:
-        """Remove a checkpoint; `ReplayDataModule` removes its buffer once no other one names it."""
-        self._wrapped.remove_checkpoint(path)
-
-    def teardown(self) -> None:
-        """Finish what is still being written."""
-        self._wrapped.teardown()
+        return super().load_checkpoint(path, *arguments, **options)
 
 
 def _put_beside(sources: list[Path], target: Path) -> None:

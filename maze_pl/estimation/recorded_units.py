@@ -70,12 +70,15 @@ class InRecordedUnits(nn.Module):
         network: The network.
         observations: Observation -> its units; others are passed on as they are.
         actions: Head with a Gaussian distribution -> the units of its components [n].
+
+    Attributes:
+        input_dtype: Type that policies pass observations in.
     """
+
+    input_dtype = torch.float64
 
     def __init__(self, network: nn.Module, observations: Mapping[str, Units], actions: Mapping[str, Units]) -> None:
         super().__init__()
-        # policies pass observations in the type of the first parameter
-        self._in_float64 = nn.Parameter(torch.empty(0, dtype=torch.float64), requires_grad=False)
         self.network = network
         self._network_input = NetworkInput(network)
         self._observations = {name: _tensors(units) for name, units in observations.items()}

@@ -27,7 +27,8 @@ _HOOKS: Final = {name for name in dir(pl.LightningModule) if name == "setup" or 
 class ExtendedHooks:
     """Refuses hooks of Lightning in subclasses that do not call the hooks of maze_pl with the same names.
 
-    Hooks of maze_pl note that they have run. The first call of a hook of a user checks that.
+    Hooks of maze_pl note that they have run. The first call of a hook of a user checks that for the
+    one that it replaces: that of a base class leaves out a part.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -35,20 +36,19 @@ class ExtendedHooks:
         super().__init_subclass__(**options)
         if _is_shipped(cls):
             for hook in _HOOKS.intersection(vars(cls)):
-                if getattr(super(cls, cls), hook) is getattr(pl.LightningModule, hook):  # others call that of maze_pl
-                    setattr(cls, hook, _noted(vars(cls)[hook]))
+                setattr(cls, hook, _noted(vars(cls)[hook], f"{cls.__name__}.{hook}"))
 
     def __init__(self) -> None:
         super().__init__()
         self._called_hooks: set[str] = set()
         for hook in _HOOKS:
-            if _replacing(type(self), hook):
+            if len(_defining(type(self), hook)) > 1:  # one of a user, and one of maze_pl
+                # hides the method of the class until it is called
                 vars(self)[hook] = functools.partial(_call_first, self, hook)
 
 
-def _noted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook of maze_pl that notes its calls."""
-    name = function.__name__
+def _noted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a hook of maze_pl that notes its calls under a name."""
 
     @functools.wraps(function)
     def hook(self: ExtendedHooks, *arguments: Any, **options: Any) -> Any:
@@ -64,25 +64,30 @@ def _call_first(module: ExtendedHooks, hook: str, *arguments: Any, **options: An
     Raises:
         TypeError: The hook of maze_pl was not called.
     """
+    *replacing, shipped = (f"{kind.__name__}.{hook}" for kind in _defining(type(module), hook))
     vars(module).pop(hook, None)
-    module._called_hooks.discard(hook)
-    result = getattr(module, hook)(*arguments, **options)
-    if hook not in module._called_hooks:
-        vars(module)[hook] = functools.partial(_call_first, module, hook)  # a second run is refused as well
-        names = " or ".join(f"{kind.__name__}.{hook}" for kind in _replacing(type(module), hook))
-        came = f"{names} replaces the hook of maze_pl, on which statistics and schedules depend"
+    module._called_hooks.discard(shipped)
+    is_extended = False
+    try:
+        result = getattr(module, hook)(*arguments, **options)
+        is_extended = shipped in module._called_hooks
+    finally:
+        if not is_extended:  # a second run is checked as well
+            vars(module)[hook] = functools.partial(_call_first, module, hook)
+    if not is_extended:
+        came = f"{' or '.join(replacing)} replaces the hook of maze_pl, on which statistics and schedules depend"
         raise TypeError(f"{came}: call super().{hook}(...) in it")
     return result
 
 
-def _replacing(kind: type, hook: str) -> list[type]:
-    """Return the classes of users whose hooks come before that of maze_pl; none if maze_pl has none."""
+def _defining(kind: type, hook: str) -> list[type]:
+    """Return the classes that define a hook, up to the first one of maze_pl; none if maze_pl has no such hook."""
     found: list[type] = []
     for one in kind.__mro__:
         if hook in vars(one):
+            found.append(one)
             if _is_shipped(one):
                 return found
-            found.append(one)
     return []
 
 

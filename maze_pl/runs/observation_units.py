@@ -40,8 +40,9 @@ class Recorder(NamedTuple):
 def observation_statistics(path: str | Path, trust: bool) -> dict[str, Any] | None:
     """Return the statistics of a run's wrappers that change observations, by name; no environment is made.
 
-    They are those in the checkpoint, and those that the configuration states. None means that they
-    are unknown, since the run was trained without an environment, on records as they are.
+    They are those in the checkpoint, and those that the configuration states; observations that it
+    excludes from normalisation have None. The result is None if the statistics are unknown, since
+    the run was trained without an environment, on records as they are.
 
     Args:
         path: A checkpoint, or a run directory, as for `maze_pl.load`.
@@ -60,7 +61,8 @@ def observation_statistics(path: str | Path, trust: bool) -> dict[str, Any] | No
         if kind is None or issubclass(kind, ObservationWrapper):
             found[name] = state
     for name, stated in _stated_statistics(arguments.get("wrappers"), trust).items():
-        found[name] = {**found.get(name, {}), **stated}
+        if name in found or any(statistics is not None for statistics in stated.values()):
+            found[name] = {**found.get(name, {}), **stated}
     return found
 
 
@@ -99,8 +101,13 @@ def _stated_statistics(wrappers: Any, trust: bool) -> dict[str, dict[str, Any]]:
 
 
 def _stated_by(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the statistics in arguments of `ObservationNormalizationWrapper`, by observation."""
-    found: dict[str, Any] = {}
+    """Return the statistics in arguments of `ObservationNormalizationWrapper`, by observation.
+
+    Observations that are excluded have None.
+    """
+    excluded = arguments.get("exclude")
+    names = excluded if isinstance(excluded, list) else []
+    found: dict[str, Any] = {name: None for name in names if isinstance(name, str)}
     if arguments.get("default_statistics") is not None:
         found[_OTHERS] = arguments["default_statistics"]
     manual = arguments.get("manual_config")
@@ -176,15 +183,18 @@ def _has_equal(name: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> b
 
 
 def _are_equal_in_use(one: Any, other: Any) -> bool:
-    """True for equal statistics, no matter whether they are stated by name or for all other observations."""
+    """True for equal statistics, no matter whether they are stated by name or for all other observations.
+
+    An observation without statistics is not normalised.
+    """
     if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
         return are_equal(one, other)
     names = {*one, *other}
     if one and other and (_OTHERS in one) != (_OTHERS in other):
-        names.discard(_OTHERS)  # without it, all observations have a name
+        names.discard(_OTHERS)  # without it, each normalised or excluded observation has a name
     for name in names:
         first, second = (part.get(name, part.get(_OTHERS)) for part in (one, other))
-        if first is None or second is None or not are_equal(first, second):
+        if not are_equal(first, second):
             return False
     return True
 

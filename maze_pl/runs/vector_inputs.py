@@ -41,7 +41,7 @@ def vector_inputs(networks: nn.Module, weights: Collection[str], spec: Spec) -> 
         if not any(weight.startswith(f"{name}.") for weight in weights):
             continue
         if isinstance(network, FlattenConcatNet):
-            ranks = network.inputs
+            ranks = network.input_ranks
             inputs = VectorInputs(frozenset(ranks))
         elif isinstance(network, InferenceBlock):
             ranks = dict(zip(network.in_keys, map(len, network.in_shapes), strict=True))

@@ -125,7 +125,16 @@ def test_infinite_observations_are_clipped_by_fixed_statistics(name: str, form: 
     assert (distance[:3] > -5.0).all()
 
 
-def test_infinite_observations_in_tensors_do_not_spoil_running_statistics() -> None:
-    collector = collector_of("tensors", partial(Distance, -np.inf, False), WRAPPERS["running"])
-    with pytest.raises(ValueError, match=r"observation 'distance' .*environment 10.* is NaN or infinite"):
+@pytest.mark.parametrize("form", FORMS)
+def test_infinite_observations_do_not_spoil_running_statistics(form: str) -> None:
+    collector = collector_of(form, partial(Distance, -np.inf, False), WRAPPERS["running"])
+    with pytest.raises(ValueError, match=r"observation 'distance' .*environment 10.* is (not finite|NaN or infinite)"):
+        collector.collect(acting())
+
+
+@pytest.mark.parametrize("form", ["single episodes", "arrays"])
+def test_evaluations_refuse_infinite_observations_as_training_does(form: str) -> None:
+    collector = collector_of(form, partial(Distance, -np.inf, False), WRAPPERS["running"])
+    collector.vector.load_shared_states(collector.vector.shared_states()[0], freeze=True)
+    with pytest.raises(ValueError, match=r"observation 'distance' .*environment 10.* is not finite"):
         collector.collect(acting())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,10 @@ import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
-from maze_pl.core.checkpoint_io import ReadableCheckpointIO, readable_io
+from maze_pl.core.checkpoint_io import ReadableCheckpointIO, ReadableContentIO, readable_io
+from maze_pl.datamodules.buffer_files import BuffersBesideCheckpoints
+from maze_pl.modules import A2C
+from tests.modules.kit import KIT
 
 
 class OtherIO(TorchCheckpointIO):
@@ -27,9 +29,17 @@ class OtherIO(TorchCheckpointIO):
         self.paths.append(Path(path).name)
 
 
-def test_only_the_default_of_lightning_is_replaced() -> None:
+def test_the_default_of_lightning_is_replaced_and_plugins_of_users_are_wrapped() -> None:
     assert type(readable_io(TorchCheckpointIO())) is ReadableCheckpointIO
-    for given in (ReadableCheckpointIO(), OtherIO(), AsyncCheckpointIO()):
+    for given in (OtherIO(), AsyncCheckpointIO()):
+        attributes = dict(vars(given))
+        assert type(readable_io(given)) is ReadableContentIO
+        assert vars(given) == attributes
+
+
+def test_plugins_of_maze_pl_are_used_as_they_are() -> None:
+    buffers = BuffersBesideCheckpoints(OtherIO(), "ReplayDataModule")
+    for given in (ReadableCheckpointIO(), readable_io(OtherIO()), buffers):
         assert readable_io(given) is given
 
 
@@ -58,12 +68,39 @@ def test_content_that_cannot_be_read_is_refused_in_files_of_maze_pl_only(tmp_pat
     assert type(content["n"]) is int
 
 
+class KeywordIO(TorchCheckpointIO):
+    """A plugin that knows the call of Lightning only; its method is an attribute of the object."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.save_checkpoint = self.save  # type: ignore[assignment]
+
+    def save(self, checkpoint: dict[str, Any], path: Any, *, storage_options: Any) -> None:
+        self.calls.append("save")
+
+    def teardown(self) -> None:
+        self.calls.append("teardown")
+
+
+def test_plugins_of_users_are_called_as_lightning_calls_them(tmp_path: Path) -> None:
+    given = KeywordIO()
+    plugin = readable_io(given)
+    plugin.save_checkpoint({}, tmp_path / "a.ckpt", storage_options=None)
+    plugin.teardown()
+    assert given.calls == ["save", "teardown"]
+
+
 def test_plugins_of_users_write_content_that_can_be_read(tmp_path: Path) -> None:
+    plugin = readable_io(OtherIO())
+    path = tmp_path / ".last.ckpt.1.part"
+    plugin.save_checkpoint({"callbacks": {"Mine": {np.int64(1)}}}, path)
+    assert plugin.load_checkpoint(path, weights_only=True) == {"callbacks": {"Mine": {1}}}
+    plugin.remove_checkpoint(path)
+    assert not path.exists()
+
+
+def test_the_plugin_of_a_user_stays_as_it_is_in_training(tmp_path: Path) -> None:
     given = OtherIO()
-    for plugin in (readable_io(readable_io(given)), pickle.loads(pickle.dumps(given))):
-        assert type(plugin) is OtherIO
-        path = tmp_path / ".last.ckpt.1.part"
-        plugin.save_checkpoint({"callbacks": {"Mine": {np.int64(1)}}}, path, storage_options=None)
-        assert torch.load(path, weights_only=True) == {"callbacks": {"Mine": {1}}}
-        assert plugin.paths[-1] == path.name
-    assert given.paths == [path.name]
+    trainer = KIT.fit(A2C(actor_critic=KIT.make_actor_critic()), length=1, plugins=[given])
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    assert given.paths == ["a.ckpt"] and vars(given) == {"paths": given.paths}

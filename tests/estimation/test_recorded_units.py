@@ -9,6 +9,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
+from maze_pl.agents.input_range import unreadable
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.estimation.recorded_units import InRecordedUnits, Units
 
@@ -67,9 +68,19 @@ def test_policies_learn_from_observations_and_actions_far_from_0(number: type) -
     policy = TorchPolicy([InRecordedUnits(Means(), *units)], Spec({0: step}))
     observation = {"time": torch.from_numpy(times)}
     action = {"power": torch.from_numpy(SINCE_1970[::-1].copy())}
-    found = policy.distribution(0, observation).environment_log_prob(action)
     log_density = -0.5 * (2.0 * IN_UNITS[:, 0]) ** 2 - 0.5 * np.log(2.0 * np.pi * 200.0)
-    np.testing.assert_allclose(found.detach().numpy(), log_density, rtol=1e-6)
+    for one in (policy, policy.float()):
+        found = one.distribution(0, observation).environment_log_prob(action)
+        np.testing.assert_allclose(found.detach().numpy(), log_density, rtol=1e-6)
+
+
+def test_the_range_of_observations_is_that_of_the_network() -> None:
+    step = StepSpec(
+        spaces.Dict(time=spaces.Box(-np.inf, np.inf, (1,), np.float64)), spaces.Dict(power=spaces.Box(0, 1))
+    )
+    policy = TorchPolicy([InRecordedUnits(Means(), {}, {})], Spec({0: step}))
+    assert {parameter.dtype for parameter in policy.parameters()} == {torch.float32}
+    assert unreadable(policy, 0, {"time": np.array([1e39])}) is not None
 
 
 def test_equal_numbers_have_no_spread_however_their_mean_is_rounded() -> None:

@@ -14,7 +14,6 @@ from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.tensors import CartPoleTensorEnv
 from maze_pl.modules import A2C
-from maze_pl.modules.run_module import RunModule
 from tests.collect.late_episodes import LateEpisodes
 
 LOSSES = {f"ActorCriticEvents/{name}/substep_0" for name in ("policy_loss", "policy_entropy", "critic_value_loss")}
@@ -23,9 +22,18 @@ LOSSES = {f"ActorCriticEvents/{name}/substep_0" for name in ("policy_loss", "pol
 class LateA2C(A2C):
     """A2C whose losses are fetched at the end of an epoch."""
 
+    is_late = False
+
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Fetch nothing."""
-        RunModule.on_train_batch_end(self, outputs, batch, batch_idx)
+        """Fetch nothing, unless the epoch ends."""
+        self.is_late = True
+        super().on_train_batch_end(outputs, batch, batch_idx)
+
+    def _finish_updates(self, *, alone: bool = False) -> None:
+        """Do nothing in the first call after a batch, which there is only on the CPU."""
+        is_late, self.is_late = self.is_late, False
+        if not is_late:
+            super()._finish_updates(alone=alone)
 
 
 class Broken(CartPoleTensorEnv):

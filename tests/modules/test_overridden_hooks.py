@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 
 from maze_pl.core.batches import Rollout
 from maze_pl.modules import A2C, PPO, AlgorithmModule
+from maze_pl.modules.run_module import RunModule
 from tests.modules.small_algorithms import Reinforce
 
 pytestmark = pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
@@ -100,6 +101,31 @@ def test_it_is_refused_whichever_other_hooks_are_overridden(kit: SimpleNamespace
     silent = type("Mine", (base,), {"setup": named("setup"), **hooks})
     with pytest.raises(TypeError, match=refusal("setup")):
         kit.fit(silent(actor_critic=kit.make_actor_critic()))
+
+
+def test_a_hook_that_fails_at_first_is_checked_in_the_next_run(kit: SimpleNamespace) -> None:
+    class Mine(A2C):
+        has_failed = False
+
+        def on_train_start(self) -> None:
+            if not self.has_failed:
+                self.has_failed = True
+                raise KeyError("a file of the user")
+
+    module = Mine(actor_critic=kit.make_actor_critic())
+    with pytest.raises(KeyError):
+        kit.fit(module)
+    with pytest.raises(TypeError, match=refusal("on_train_start")):
+        kit.fit(module)
+
+
+def test_a_hook_that_calls_that_of_a_base_class_leaves_out_a_part(kit: SimpleNamespace) -> None:
+    class Mine(PPO):
+        def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+            RunModule.on_train_batch_start(self, batch, batch_idx)
+
+    with pytest.raises(TypeError, match=refusal("on_train_batch_start")):
+        kit.fit(Mine(actor_critic=kit.make_actor_critic(), batch_size=20))
 
 
 def test_hooks_of_checkpoints_are_refused_when_one_is_written_or_read(kit: SimpleNamespace, tmp_path: Path) -> None:

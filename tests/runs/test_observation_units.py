@@ -121,14 +121,40 @@ def test_statistics_that_the_configuration_states_count_like_estimated_ones(tmp_
         ({"default_statistics": 2.0, "level": 3.0}, {"default_statistics": 3.0, "level": 3.0}, False),
         ({"default_statistics": 2.0}, {}, False),
         ({"level": 2.0}, {"level": 2.0, "zone": 2.0}, False),
+        ({"default_statistics": 2.0, "level": 3.0}, {"level": 3.0, "zone": None}, False),
+        ({"default_statistics": 2.0, "zone": None}, {"level": 2.0, "zone": None}, True),
+        ({"default_statistics": 2.0, "zone": None}, {"default_statistics": 2.0}, False),
+        ({"level": 2.0}, {"level": 2.0, "zone": None}, True),
     ],
 )
 def test_statistics_of_all_other_observations_stand_for_those_that_another_run_names(
     one: dict[str, Any], other: dict[str, Any], are_alike: bool
 ) -> None:
-    agent, recorder = ({IN_STATE: {name: {"mean": mean} for name, mean in of.items()}} for of in (one, other))
+    agent, recorder = ({IN_STATE: statistics_by_name(means)} for means in (one, other))
     assert (doubts_of_observations(agent, [Recorder("old", recorder)]) == []) is are_alike
     assert (doubts_of_observations(recorder, [Recorder("old", agent)]) == []) is are_alike
+
+
+def statistics_by_name(means: dict[str, Any]) -> dict[str, Any]:
+    """Statistics of observations with these means; None for observations that are excluded."""
+    return {name: None if mean is None else {"mean": mean} for name, mean in means.items()}
+
+
+def test_observations_that_a_configuration_excludes_are_not_normalised(tmp_path: Path) -> None:
+    def statistics(estimated: dict[str, Any], **arguments: Any) -> Any:
+        node = {"class_path": NORMALIZATION, "init_args": arguments}
+        file = tmp_path / "run/checkpoints/best.ckpt"
+        return observation_statistics(write_checkpoint(file, estimated, wrappers=[node]), trust=False)
+
+    level = {"mean": 3.0, "std": 1.0}
+    recorder = Recorder("old", statistics({IN_STATE: {"level": level}}, exclude=["zone"]))
+    assert recorder.statistics == {IN_STATE: {"level": level, "zone": None}}
+    assert statistics({}, exclude=["zone", "level"]) == statistics({}, exclude="zone") == {}
+    others: dict[str, Any] = {"default_statistics": {"mean": 2.0, "std": 1.0}}
+    others["manual_config"] = {"level": {"statistics": level}}
+    (doubt,) = doubts_of_observations(statistics({}, **others), [recorder])
+    assert "the statistics of ObservationNormalizationWrapper are not the same in old and the agent's run" in doubt
+    assert doubts_of_observations(statistics({}, **others, exclude=["zone"]), [recorder]) == []
 
 
 def test_other_parts_of_a_configuration_state_no_statistics(tmp_path: Path) -> None:

@@ -72,7 +72,11 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
     def observations(
         self, key: StepKey, observation: Mapping[str, Array], which: Array, agents: Array
     ) -> Mapping[str, Array]:
-        """Add observations to the statistics, and normalise them."""
+        """Add observations to the statistics, and normalise them.
+
+        Values that are not finite, which would spoil the statistics, become NaN, so that they are
+        refused where they are used.
+        """
         normalized = dict(observation)
         for name, strategy in self._strategies.items():
             if name in observation:
@@ -83,7 +87,8 @@ class RunningObservationNormalizationArrayWrapper(ObservationArrayWrapper):
                     self.sum[name][which] += mean_of_rows(difference, shape)
                     self.sum_squares[name][which] += mean_of_rows(difference * difference, shape)
                 scaled = (values - self.used_mean[name][which]) / self.used_std[name][which]
-                normalized[name] = np.minimum(np.maximum(scaled, strategy.clip_low), strategy.clip_high)
+                clipped = np.minimum(np.maximum(scaled, strategy.clip_low), strategy.clip_high)
+                normalized[name] = np.where(np.isfinite(values), clipped, np.float32(np.nan))
         return normalized
 
     def _use_moments(self, which: Array) -> None:

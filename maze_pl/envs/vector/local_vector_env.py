@@ -21,7 +21,7 @@ from maze_pl.envs.vector.running_episodes import RunningEpisodes
 from maze_pl.envs.vector.step_clock import StepClock, TimedWrapper
 from maze_pl.envs.vector.vector_env import MakeEnv, Staging
 from maze_pl.envs.vector.wrapper_starts import WrapperStarts, merges_statistics
-from maze_pl.envs.wrapper import Wrapper
+from maze_pl.envs.wrapper import ObservationWrapper, Wrapper
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.deferred_files import deferred_files
 
@@ -78,7 +78,7 @@ class LocalVectorEnv(ReplayedVectorEnv):
         return list(self._episodes.numbers)
 
     def episode_rewards(self) -> list[float]:
-        """Return the sums of the running episodes' rewards; see `ReplayedVectorEnv.episode_rewards`."""
+        """Return sums of the running episodes' rewards; see `ReplayedVectorEnv.episode_rewards`."""
         return list(self._episodes.rewards)
 
     def drain_summaries(self) -> list[EpisodeSummary]:
@@ -96,7 +96,7 @@ class LocalVectorEnv(ReplayedVectorEnv):
         """
         for n, stack in enumerate(self._stacks):
             load_shared_states(stack, state, freeze)
-            if any(merges_statistics(type(wrapper)) for wrapper in stack.values()):
+            if any(_may_change_rewards(type(wrapper)) for wrapper in stack.values()):
                 self._episodes.rewards[n] = math.nan
 
     def wrapper_states(self) -> list[dict[str, Any]]:
@@ -145,3 +145,8 @@ class LocalVectorEnv(ReplayedVectorEnv):
         """Close the environments."""
         for env in self.envs:
             env.close()
+
+
+def _may_change_rewards(kind: type[Wrapper]) -> bool:
+    """True if merged statistics of a wrapper may change rewards, not observations, which are compared as well."""
+    return merges_statistics(kind) and not issubclass(kind, ObservationWrapper)

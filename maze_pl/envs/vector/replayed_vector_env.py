@@ -11,7 +11,7 @@ from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.vector_env import VectorEnv
 
 _ROUNDING: Final = 1e-9
-"""Relative difference of two sums of the same rewards, at most."""
+"""Relative difference of two sums of the same absolute rewards, at most."""
 
 
 class ReplayedVectorEnv(VectorEnv):
@@ -36,10 +36,11 @@ class ReplayedVectorEnv(VectorEnv):
 
     @abstractmethod
     def episode_rewards(self) -> list[float]:
-        """Return, for each environment, the sum of the rewards of its running episode.
+        """Return, for each environment, the sum of the absolute rewards of its running episode.
 
-        It is NaN if statistics were merged in the episode, which a replay does not repeat. If the
-        last `histories` hold a state, it is the sum of the rewards since then.
+        Negative ones count double; see `RunningEpisodes`. It is NaN if statistics that may change
+        rewards were merged in the episode, which a replay does not repeat. If the last `histories`
+        hold a state, it is the sum of the rewards since then.
         """
 
     @abstractmethod

@@ -23,9 +23,10 @@ class RunningEpisodes:
         acts: For each environment, step key -> head -> actions of its running episode.
         order: For each environment, the step keys of its acts as their positions among the step
             keys, unless there is only one step key.
-        rewards: For each environment, the sum of the rewards of its running episode, added in the
-            order of the acts; NaN if it is unknown. If the state of a long episode was saved, only
-            later rewards count.
+        rewards: For each environment, the sum of the absolute rewards of its running episode, added
+            in the order of the acts; NaN if it is unknown. Negative ones count double, so that signs
+            matter, but rewards do not cancel, and rounding stays small in relation to the sum. If
+            the state of a long episode was saved, only later rewards count.
         summaries: Summaries of ended episodes.
     """
 

@@ -197,8 +197,9 @@ class SequentialVectorEnv(LocalVectorEnv):
                     is_usual = type(terminated) in FLAGS and type(truncated) in FLAGS and type(reward) in NUMBERS
                     if not is_usual or terminated or truncated or is_new:
                         check_step(result, env)
-                rewards[n] = reward
-                sums[n] += float(reward)
+                number = float(reward)
+                rewards[n] = number
+                sums[n] += number if number > 0.0 else -2.0 * number  # see RunningEpisodes
                 terminations[n], truncations[n] = terminated, truncated
                 env_time = env.get_env_time()
                 env_steps[n] = advanced = env_time - times[n]
@@ -276,7 +277,7 @@ class SequentialVectorEnv(LocalVectorEnv):
                         plain.check(n, result)
                     reward = float(reward)
                 staged_reward[n] = reward
-                sums[n] += reward
+                sums[n] += reward if reward > 0.0 else -2.0 * reward  # see RunningEpisodes
                 all_rewards[n].append(reward)
                 all_taken[n].append(kept[n])
                 if terminated is not False or truncated is not False:

@@ -20,7 +20,7 @@ from maze_pl.envs.running_moments import (
     require_all,
     require_fitting,
 )
-from maze_pl.envs.structured_env import Action, Observation, ResetResult, StepParts, StepResult, StructuredEnv
+from maze_pl.envs.structured_env import Action, Array, Observation, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.wrappers.observation_normalization_wrapper import (
     ObservationNormalizationWrapper,
     are_alike,
@@ -148,6 +148,19 @@ class RunningObservationNormalizationWrapper(ObservationNormalizationWrapper):
                 if name in observation:
                     moments.add(observation[name])
         return self.observation(observation)
+
+    def normalized(self, observation: Mapping[str, Array], is_many: bool) -> dict[str, Array]:
+        """Normalise all observations that have a strategy; see the base class.
+
+        Values that are not finite, which would spoil the statistics, become NaN, so that they are
+        refused where they are used.
+        """
+        normalized = super().normalized(observation, is_many)
+        for name in self.strategies.keys() & observation.keys():
+            is_finite = np.isfinite(observation[name])
+            if not is_finite.all():
+                normalized[name] = np.where(is_finite, normalized[name], np.float32(np.nan))
+        return normalized
 
     def _use_moments(self) -> None:
         """Normalise by the statistics at the last merge from now on."""

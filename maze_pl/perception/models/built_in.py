@@ -39,7 +39,7 @@ class FlattenConcatNet(nn.Module):
     """Shared part: hidden layers and one linear output for each name in `out_shapes`.
 
     Attributes:
-        inputs: Observation -> number of its dimensions, of all that are joined to one vector.
+        input_ranks: Observation -> number of its dimensions, of all that are joined to one vector.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class FlattenConcatNet(nn.Module):
         check_widths(hidden_units)
         if normalization not in (None, "batch", "layer"):
             raise ValueError(f"{normalization=}: expected 'batch', 'layer' or None")
-        self.inputs = {name: len(shape) for name, shape in obs_shapes.items()}
+        self.input_ranks = {name: len(shape) for name, shape in obs_shapes.items()}
         # the only observation, if it is a vector and needs no flattening
-        self._only = next(iter(obs_shapes)) if list(self.inputs.values()) == [1] else None
+        self._only = next(iter(obs_shapes)) if list(self.input_ranks.values()) == [1] else None
         widths = [sum(math.prod(shape) for shape in obs_shapes.values()), *hidden_units]
         self.body = dense_layers(widths, non_lin, normalization)
         self.heads = nn.ModuleList(nn.Linear(widths[-1], math.prod(shape)) for shape in out_shapes.values())
@@ -87,7 +87,7 @@ class FlattenConcatNet(nn.Module):
             return in_dict[self._only]
         dtype = next(self.parameters()).dtype
         vectors: list[Tensor] = []
-        for name, rank in self.inputs.items():
+        for name, rank in self.input_ranks.items():
             value = in_dict[name].to(dtype)
             # [..., *shape] -> [..., size]
             vectors.append(value.flatten(-rank) if rank else value.unsqueeze(-1))

@@ -15,7 +15,11 @@ from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.envs import GymMazeEnv, RewardWrapper, StructuredEnv, Wrapper
 from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv, long_episodes
-from maze_pl.envs.wrappers import ReturnNormalizationRewardWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import (
+    ReturnNormalizationRewardWrapper,
+    RunningObservationNormalizationWrapper,
+    TimeLimitWrapper,
+)
 from tests.envs.stateful_wrappers import RisingPriceWrapper, Walk
 from tests.equality import assert_equal
 
@@ -28,6 +32,34 @@ class RisingWalk(Walk):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.price += 0.1
         return super().reset(seed=seed, options=options)
+
+
+class TurningWalk(Walk):
+    """Pays in the first episode and charges as much in all others."""
+
+    def __init__(self, n_steps: int) -> None:
+        super().__init__(n_steps)
+        self.next_price = 1.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.price, self.next_price = self.next_price, -1.0
+        return super().reset(seed=seed, options=options)
+
+
+class CancellingWalk(Walk):
+    """Pays 0.3 and charges 0.1 and 0.2, the last of which may be rounded in another way."""
+
+    last = -0.2
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, (self.last, 0.3, -0.1)[self.time % 3], *rest
+
+
+class OtherwiseRounded(CancellingWalk):
+    """The same on another machine."""
+
+    last = float(np.nextafter(-0.2, 0.0))
 
 
 class ForgetfulBonusWrapper(Wrapper):
@@ -98,7 +130,7 @@ def state_after(vector: Any, n_steps: int) -> Any:
 
 
 TIME_LIMIT = partial(TimeLimitWrapper, max_episode_steps=9)
-LOSING = [(RisingWalk, []), (RisingWalk, [TIME_LIMIT]), (Walk, [ForgetfulBonusWrapper])]
+LOSING = [(RisingWalk, []), (RisingWalk, [TIME_LIMIT]), (Walk, [ForgetfulBonusWrapper]), (TurningWalk, [])]
 KEEPING = [(Walk, []), (Walk, [RisingPriceWrapper]), (Walk, [BonusWrapper, ReturnNormalizationRewardWrapper])]
 
 
@@ -128,21 +160,33 @@ def test_the_rounding_of_another_machine_is_no_difference() -> None:
     assert vector_of(Walk, [BonusWrapper]).load_state_dict(state) == [1]
 
 
+@pytest.mark.parametrize("wrappers", [[], [TIME_LIMIT]])
+def test_nor_is_it_where_rewards_cancel(wrappers: list[Any]) -> None:
+    state = state_after(vector_of(CancellingWalk, wrappers), 6)
+    assert vector_of(OtherwiseRounded, wrappers).load_state_dict(state) == []
+
+
 def test_checkpoints_of_earlier_versions_are_compared_by_observations_alone() -> None:
     state = state_after(vector_of(RisingWalk, []), 25)
     del state["rewards"]
     assert vector_of(RisingWalk, []).load_state_dict(state) == []
 
 
-def test_episodes_in_which_statistics_were_merged_are_compared_by_observations_alone() -> None:
-    wrappers = [ReturnNormalizationRewardWrapper]
+def merged_in_episode(wrappers: list[Any], kind: type[Wrapper]) -> Any:
+    """A vector in whose second episode the statistics of wrappers of this kind were merged."""
     vector = vector_of(Walk, wrappers)
     vector.reset()
-    play(vector, 5)
-    merge = ReturnNormalizationRewardWrapper.merge_shared_states
+    play(vector, 15)
     name = next(iter(vector.shared_states()[0]))
-    vector.load_shared_states({name: merge([state[name] for state in vector.shared_states()])})
+    merged = kind.merge_shared_states([state[name] for state in vector.shared_states()])
+    vector.load_shared_states({name: merged})
     play(vector, 3)
+    return vector
+
+
+def test_episodes_in_which_statistics_of_rewards_were_merged_are_compared_by_observations_alone() -> None:
+    wrappers = [ReturnNormalizationRewardWrapper]
+    vector = merged_in_episode(wrappers, ReturnNormalizationRewardWrapper)
     state = saved(vector)
     assert np.isnan(state["rewards"]).all()
     resumed = vector_of(Walk, wrappers)
@@ -150,6 +194,14 @@ def test_episodes_in_which_statistics_were_merged_are_compared_by_observations_a
     assert_equal(play(resumed, 1), play(vector, 1))
     play(vector, 3)
     assert np.isfinite(vector.episode_rewards()).all()  # of the next episodes
+
+
+@pytest.mark.parametrize(("wrappers", "strayed"), [([], []), ([BonusWrapper], []), ([ForgetfulBonusWrapper], [0, 1])])
+def test_statistics_of_observations_change_no_rewards(wrappers: list[Any], strayed: list[int]) -> None:
+    first = {"observation": {"mean": 0.0, "std": 10.0}}
+    wrappers = [*wrappers, partial(RunningObservationNormalizationWrapper, statistics=first, weight=1)]
+    state = saved(merged_in_episode(wrappers, RunningObservationNormalizationWrapper))
+    assert vector_of(Walk, wrappers).load_state_dict(state) == strayed
 
 
 @pytest.mark.parametrize(("walk", "wrappers"), [LOSING[0], LOSING[2], KEEPING[2]])

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GymMazeEnv, Wrapper, wrappers_of
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.wrappers import (
     LogStatsWrapper,
     NoDictSpacesWrapper,
@@ -396,6 +397,18 @@ def test_samples_that_are_not_finite_are_refused(value: float) -> None:
     env = ObservationNormalizationWrapper(GymMazeEnv(Leaving()), exclude=["vector"])
     env.estimate(100, seed=0)
     assert env.missing_statistics == []
+
+
+def test_a_sample_of_another_shape_is_named() -> None:
+    class Growing(Mixed):
+        def step(self, action: Any) -> Any:
+            observation, *others = super().step(action)
+            return observation | {"vector": np.zeros(3)}, *others
+
+    env = ObservationNormalizationWrapper(GymMazeEnv(Growing()))
+    message = r"an observation 'vector' of Growing has shape \(3,\); its space has \(2,\)"
+    with pytest.raises(EnvContractError, match=message):
+        env.estimate(20, seed=0)
 
 
 def test_observations_without_any_value_are_left_alone() -> None:
