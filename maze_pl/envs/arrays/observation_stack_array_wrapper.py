@@ -11,6 +11,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.array_step import AnyArray, ArrayStep
 from maze_pl.envs.arrays.observation_array_wrapper import ObservationArrayWrapper
+from maze_pl.envs.no_array_form_error import NoArrayFormError
 from maze_pl.envs.structured_env import Array
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class ObservationStackArrayWrapper(ObservationArrayWrapper):
         wrapper: The wrapper for single episodes, with the configuration of the stacks.
 
     Raises:
-        TypeError: A sub-step with stacks has a varying number of agents.
+        NoArrayFormError: A sub-step with stacks has a varying number of agents.
     """
 
     def __init__(self, env: ArrayEnv, wrapper: ObservationStackWrapper) -> None:
@@ -34,9 +35,8 @@ class ObservationStackArrayWrapper(ObservationArrayWrapper):
         for key, count in env.agent_counts_dict.items():
             names = env.observation_spaces_dict[key].spaces
             if count < 0 and any(stack.observation in names for stack in self._stacks):
-                raise TypeError(
-                    f"sub-step {key!r} has a varying number of agents, which stacks in arrays do not support"
-                )
+                fault = f"sub-step {key!r} has a varying number of agents"
+                raise NoArrayFormError(f"{fault}, which stacks in arrays do not support")
 
     def allocate(self, n_envs: int) -> None:
         """Make the arrays."""
