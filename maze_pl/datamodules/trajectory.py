@@ -24,6 +24,7 @@ from maze_pl.envs.wrapper import ObservationWrapper
 
 _NEEDS_TRUST: Final = "set trust=True"
 _MISFIT: Final = " does not fit: its observation "
+_MISSING: Final = " is missing, "
 """Parts of messages of the data set."""
 
 
@@ -152,11 +153,16 @@ class TrajectoryDataModule(EnvironmentDataModule):
             if _NEEDS_TRUST in str(error) and not self.dataset.trust:
                 option = "--data.dataset.trust true"
                 raise ValueError(f"{error} (on the command line: {option})") from error
-            if _MISFIT in str(error) and (names := self._observation_wrappers()):
-                reason = f"observations of this run are changed by {' and '.join(names)}"
-                remedy = "use state records, or record with the same wrappers"
+            if _MISFIT in str(error) and (reason := self._reason_of_misfit(str(error))):
+                remedy = "use state records, or the same wrappers as in the run that recorded the episodes"
                 raise ValueError(f"{error}; {reason}: {remedy}") from error
             raise
+
+    def _reason_of_misfit(self, fault: str) -> str:
+        """Say by which wrappers recorded observations may differ from those of this run; empty if by none."""
+        if names := self._observation_wrappers():
+            return f"observations of this run are changed by {' and '.join(names)}"
+        return "wrappers have named those of the records otherwise" if _MISSING in fault else ""
 
     def _observation_wrappers(self) -> list[str]:
         """Names of the wrappers that change observations."""

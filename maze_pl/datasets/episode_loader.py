@@ -256,7 +256,9 @@ def require_same_spaces(spec: Spec, other: Spec, name: str, owner: str) -> None:
         expected = _spaces(other, key, tree)
         for part in [*expected, *found]:
             if found.get(part) != expected.get(part):
-                difference = f"is {found.get(part)}, and {owner} is {expected.get(part)}"
+                came = f"is {found[part]}" if part in found else f"is missing, as there are only {sorted(found)}"
+                wanted = f"is {expected[part]}" if part in expected else f"has only {sorted(expected)}"
+                difference = f"{came}, and {owner} {wanted}"
                 difference = " ".join(difference.split())  # bounds are printed on several lines
                 what = f"its {tree} {part!r} of sub-step {key!r}"
                 raise ValueError(f"{name} does not fit: {what} {difference}")

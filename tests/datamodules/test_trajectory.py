@@ -25,7 +25,9 @@ from maze_pl.datasets.identity_with_next_observation_trajectory_processor import
 from maze_pl.datasets.trajectory_processors import TrajectoryProcessor
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import (
+    FlattenPreProcessor,
     ObservationNormalizationWrapper,
+    PreProcessingWrapper,
     RunningObservationNormalizationWrapper,
     SpacesRecordingWrapper,
     TrajectoryRecordingWrapper,
@@ -211,11 +213,21 @@ def test_the_wrappers_that_change_observations_are_named_where_space_records_lac
     wrappers: Any = [RunningObservationNormalizationWrapper]
     module = TrajectoryDataModule(InMemoryDataset(records), lambda: lander_like(3.0), wrappers)
     reason = "observations of this run are changed by RunningObservationNormalizationWrapper"
-    with pytest.raises(ValueError, match=f"does not fit: its observation .*; {reason}: use state records, or record"):
+    with pytest.raises(ValueError, match=f"does not fit: its observation .*; {reason}: use state records, or the"):
         module.train_dataloader()
     bare = TrajectoryDataModule(InMemoryDataset(records), lambda: lander_like(3.0))
     with pytest.raises(ValueError, match=r"is Box\(-3.0, 3.0, \(2,\), float32\)$"):
         bare.train_dataloader()
+
+
+def test_wrappers_of_the_records_are_named_as_the_likely_cause_of_other_names() -> None:
+    flattened = {"observation": "observation", "class_path": FlattenPreProcessor, "config": {"num_flatten_dims": 1}}
+    wrapped = PreProcessingWrapper(lander_like(), [{**flattened, "keep_original": False}])
+    records = recorded(SpacesRecordingWrapper(wrapped, n_episodes=2))
+    came = r"its observation 'observation' of sub-step 0 is missing, as there are only \['observation-flatten'\], and"
+    remedy = "wrappers have named those of the records otherwise: use state records, or the same wrappers as"
+    with pytest.raises(ValueError, match=f"{came} the environment's is Box.*; {remedy}"):
+        TrajectoryDataModule(InMemoryDataset(records), lander_like).train_dataloader()
 
 
 def test_untrusted_state_records_are_refused_with_the_option_of_the_command_line(tmp_path: Path) -> None:
