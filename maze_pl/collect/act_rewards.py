@@ -102,4 +102,5 @@ def _require_one_for_each_act(attributed: AttributedRewards, finished: Array, n_
         returned = f"rewards of shape {shape} for {n_acts[place]} acts {_SOURCE}"
         came = f"environment {finished[place]} has {returned}"
         remedy = "return one reward for each act of the environment step, in order, and advance environment time"
-        raise ValueError(f"{came}; {remedy} after the last one")
+        at_ends = "if an act ends the episode within a step, the rewards are those of its acts so far"
+        raise ValueError(f"{came}; {remedy} after the last one; {at_ends}")
