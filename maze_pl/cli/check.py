@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from jsonargparse import ArgumentError, DefaultHelpFormatter
 
+from maze_pl.cli.replaced_classes import tell_dropped
 from maze_pl.config.assembling import Prepared
 from maze_pl.config.factories import with_factories
 from maze_pl.config.messages import explain, message_of
@@ -138,6 +139,7 @@ def parsed(
         allow_abbrev=False,
         written=arguments.written,
     )
+    tell_dropped(arguments, arguments.dropped)
     config_help = "File with options, or a training configuration (uses `data.env`)."
     parser.add_argument("--config", action="config", help=config_help)
     parser.add_function_arguments(function, as_group=False, sub_configs=True, skip=set(skip))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maze_pl.config.given_objects import GIVEN
-from maze_pl.config.missing_environments import Dropped
+from maze_pl.config.replaced_environments import Dropped
 from maze_pl.config.search_path import SUFFIXES
 from maze_pl.runs.run_directory import is_first_rank
 
@@ -27,10 +27,8 @@ def parsing_logger(arguments: Sequence[str], dropped: Sequence[Dropped] = ()) ->
         dropped: Further arguments of environments that the user replaces, which are reported at once.
     """
     reported: set[str] = set()
-    values = "\n".join(map(_value_of, arguments[1:]))
-    for previous, current, further in dropped:
-        if current in values:
-            _tell(previous, current, repr(further)[1:-1])
+    values = _values(arguments)
+    tell_dropped(arguments, dropped)
 
     def report(record: logging.LogRecord) -> bool:
         change = _CLASS_CHANGE.match(str(record.msg))
@@ -49,6 +47,19 @@ def parsing_logger(arguments: Sequence[str], dropped: Sequence[Dropped] = ()) ->
     return logger
 
 
+def tell_dropped(arguments: Sequence[str], dropped: Sequence[Dropped]) -> None:
+    """Tell the user which arguments are dropped of environments that options replace.
+
+    Args:
+        arguments: Command and options, without names.
+        dropped: The arguments; environments that files replace are not reported.
+    """
+    values = _values(arguments)
+    for previous, current, further in dropped:
+        if current in values:
+            _tell(previous, current, repr(further)[1:-1])
+
+
 def _tell(previous: str, current: str, options: str) -> None:
     """Tell the user on the first rank which options of a class are dropped."""
     if is_first_rank():
@@ -60,6 +71,11 @@ def short_class_names(one: str, other: str) -> tuple[str, str]:
     """Return the names of two classes or functions without their modules, if these names differ."""
     names = one.rpartition(".")[2], other.rpartition(".")[2]
     return (one, other) if names[0] == names[1] else names
+
+
+def _values(arguments: Sequence[str]) -> str:
+    """Return the values of all options, and the texts of the files that they name."""
+    return "\n".join(map(_value_of, arguments[1:]))
 
 
 def _value_of(argument: str) -> str:

@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from maze_pl.config.assembling import run_and_pieces
-from maze_pl.config.merging import REFERENCE, assembled
+from maze_pl.config.merging import REFERENCE, assembled, holder_of, is_reference
 from maze_pl.runs.run_output import say
-from maze_pl.sweeps.option_places import environment_part
 
 _DEFAULT: Final[Mapping[str, Any]] = {"eval": {}}
 """Evaluators of a configuration that has none."""
+_EVALUATORS: Final = ("data", "evaluators")
 _PARTS: Final = ("env", "wrappers")
+
+_Keys = tuple[str, ...]
+"""Keys that lead to a value in a configuration, without `init_args`."""
 
 
 def tell_searched_environments(command: Sequence[str], searched: Iterable[str], metrics: Iterable[str]) -> None:
@@ -21,53 +24,76 @@ def tell_searched_environments(command: Sequence[str], searched: Iterable[str], 
         searched: Searched options.
         metrics: Names of the objectives.
     """
-    evaluators = _evaluators(assembled(run_and_pieces(command)[1]))  # with their references
-    compared = [name for name in evaluators if any(metric.startswith((f"{name}/", f"{name}_")) for metric in metrics)]
+    whole = assembled(run_and_pieces(command)[1])  # with its references
+    _, evaluators = _found(_EVALUATORS, whole)
+    names = evaluators if isinstance(evaluators, Mapping) else _DEFAULT
+    compared = [name for name in names if any(metric.startswith((f"{name}/", f"{name}_")) for metric in metrics)]
     for option in searched:
         for name in compared:
-            part = _changed_part(option, name, evaluators[name] or {})
+            part = _changed_part(_keys(option), name, whole)
             if part is not None:
                 fault = f"{option} also changes the evaluator {name!r}, so trials are compared in different problems"
                 say(f"{fault}; a fixed data.evaluators.{name}.{part} gives it the same {part} in all trials")
 
 
-def _changed_part(option: str, name: str, evaluator: Any) -> str | None:
+def _changed_part(option: _Keys, name: str, whole: dict[str, Any]) -> str | None:
     """Return the part of the environment of an evaluator that an option changes; None if there is none.
 
     Args:
-        option: The option.
+        option: The keys of the option.
         name: Name of the evaluator.
-        evaluator: Its options, with their references.
+        whole: The configuration of a run, with its references.
     """
-    place = _place(option)
     for part in _PARTS:
-        value = evaluator.get(part) if isinstance(evaluator, Mapping) else None
-        is_of_training = value is None and environment_part(option) == part
-        is_of_evaluator = place.startswith(_place(f"data.evaluators.{name}.{part}"))
-        is_reference = any(place.startswith(other) or other.startswith(place) for other in _references(value))
-        if is_of_training or is_of_evaluator or is_reference:
+        place, value = _found((*_EVALUATORS, name, part), whole)
+        if value is None:
+            place, value = _found(("data", part), whole)
+        is_below = option[: len(place)] == place
+        if is_below or any(_overlap(option, other) for other in _referred(value, whole)):
             return part
     return None
 
 
-def _references(value: Any) -> Iterator[str]:
-    """Yield the places to which a value refers."""
+def _overlap(one: _Keys, other: _Keys) -> bool:
+    """True if one of two values is the other one, or a part of it."""
+    return all(first == second for first, second in zip(one, other, strict=False))
+
+
+def _found(keys: _Keys, whole: dict[str, Any]) -> tuple[_Keys, Any]:
+    """Return the value of keys, None if there is none, and its keys after references on the way to it."""
+    node: Any = whole
+    for number, key in enumerate(keys):
+        if is_reference(node):
+            return _found((*_keys(node[2:-1]), *keys[number:]), whole)
+        if isinstance(node, list):
+            node = {str(place): item for place, item in enumerate(node)}
+        node = holder_of(node, key).get(key) if isinstance(node, dict) else None
+    return keys, node
+
+
+def _referred(value: Any, whole: dict[str, Any]) -> set[_Keys]:
+    """Return the keys to which a value refers, directly or through others."""
+    known: set[_Keys] = set()
+    waiting = list(_references(value))
+    while waiting:
+        keys = waiting.pop()
+        if keys not in known:
+            place, referred = _found(keys, whole)
+            known |= {keys, place}
+            waiting += _references(referred)
+    return known
+
+
+def _references(value: Any) -> Iterator[_Keys]:
+    """Yield the keys to which a value refers directly."""
     if isinstance(value, str):
-        yield from (_place(match[1]) for match in REFERENCE.finditer(value))
+        yield from (_keys(match[1]) for match in REFERENCE.finditer(value))
     items = value.values() if isinstance(value, Mapping) else value
     if isinstance(value, Mapping | list):
         for item in items:
             yield from _references(item)
 
 
-def _place(option: str) -> str:
-    """Return an option without what may be left out, and with a dot at its end."""
-    return f"{option.removeprefix('--').rstrip('+').replace('.init_args', '')}."
-
-
-def _evaluators(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options of the evaluators in the configuration of a run, by name."""
-    data = configuration.get("data")
-    arguments = data.get("init_args") if isinstance(data, Mapping) else None
-    found = arguments.get("evaluators") if isinstance(arguments, Mapping) else None
-    return found if isinstance(found, Mapping) else _DEFAULT
+def _keys(option: str) -> _Keys:
+    """Return the keys of an option, or of a reference."""
+    return tuple(key for key in option.removeprefix("--").rstrip("+").split(".") if key != "init_args")

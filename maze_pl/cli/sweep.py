@@ -25,7 +25,7 @@ from maze_pl.sweeps.methods import optuna_module, require_valid_options
 from maze_pl.sweeps.pictures import PICTURES, write_pictures
 from maze_pl.sweeps.result import SweepResult, read_plan
 from maze_pl.sweeps.search_space import samples
-from maze_pl.sweeps.storage import CONFIGURATIONS, JOURNAL_FILE, create_study, open_study
+from maze_pl.sweeps.storage import CONFIGURATIONS, JOURNAL_FILE, create_study, open_study, plan_of
 from maze_pl.sweeps.sweep_file import (
     CHANGEABLE,
     SWEEP_FILE,
@@ -186,9 +186,10 @@ def _resume(folder: Path, changes: Mapping[str, Any], signals: StopSignals, is_t
     require_valid_options(plan.sampler, plan.pruner, plan.parameters)
     if not is_trusted:
         _require_trust(plan, folder, is_runner_given="runner" in changes)
-    plan = _checked(plan)
     with claimed(folder), _run_dir_variable():
         study = open_study(folder, plan)
+        plan = plan_of(study, plan)
+        _check_options(plan)
         if len(study.get_trials(deepcopy=False)) < plan.n_trials:
             fault = changed_configuration(plan, study.user_attrs.get(CONFIGURATIONS))
             if fault is not None:
@@ -226,24 +227,6 @@ def _foreign_names(plan: SweepPlan, folder: Path, *, is_runner_given: bool) -> d
     for assignment in samples(plan.parameters):
         foreign.update(dict.fromkeys(foreign_options(plan.command(assignment, folder))))
     return foreign
-
-
-def _checked(plan: SweepPlan) -> SweepPlan:
-    """Return the plan of a sweep that continues, with values as version 0.2.0 meant them if only these are valid.
-
-    Raises:
-        ConfigurationError: They are not valid either.
-    """
-    try:
-        _check_options(plan)
-    except ConfigurationError as error:
-        earlier = plan.with_parsed_texts()
-        try:
-            _check_options(earlier)
-        except ConfigurationError:
-            raise error from None
-        return earlier
-    return plan
 
 
 def _check_options(plan: SweepPlan) -> None:

@@ -25,9 +25,9 @@ from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.merging import assembled, value_at
-from maze_pl.config.missing_environments import Dropped, adapt_replaced_environments
 from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
 from maze_pl.config.references import Fill, interpolate
+from maze_pl.config.replaced_environments import Dropped, adapt_replaced_environments
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
 from maze_pl.config.trust import (
     Trust,
@@ -129,14 +129,15 @@ def prepare(
             _take_environment(piece, command, fill)
 
     complete = interpolate(pieces, take_part, _ENVIRONMENT_OPTIONS.get(command, ()))
-    if is_trusted or run_dir is None:
-        prepared.dropped = adapt_replaced_environments(complete)
+    if run_dir is not None and not is_trusted:
+        repeated = None if is_from_python else original or arguments
+        for piece in complete:
+            _require_trust(piece, run_dir, set() if piece.of_run else users_names, repeated)
+    prepared.dropped = adapt_replaced_environments(complete)  # which imports them
     _refuse_appending_to_nothing(complete)
     for piece in complete:
-        if run_dir is not None:
-            allowed = set() if piece.of_run else users_names
-            repeated = None if is_from_python else original or arguments
-            _require_trust(piece, run_dir, trust, allowed, repeated)
+        if run_dir is not None and is_trusted and piece.of_run:
+            require_modules(piece.content, run_dir)
         if command in _ENVIRONMENT_OPTIONS:
             _take_environment(piece, command)
         word = "=".join(token for token in (piece.option, piece.word) if token is not None)
@@ -203,23 +204,17 @@ def _projects(pieces: Sequence[Piece]) -> list[str]:
 def _require_trust(
     piece: Piece,
     run_dir: Path,
-    trust: Trust,
     allowed: Collection[str],
     command: Sequence[str] | None,
 ) -> None:
-    """Refuse untrusted names from a run directory, also via references, and missing modules.
+    """Refuse untrusted names from a run directory, also via references.
 
     Args:
         piece: A piece of the command.
         run_dir: The run directory.
-        trust: The classes that the command may instantiate.
         allowed: Names that the user wrote.
         command: The command, to be repeated with `--trust`; None in Python.
     """
-    if trust.names is None:
-        if piece.of_run:
-            require_modules(piece.content, run_dir)
-        return
     folders = [str(Path.cwd()), *import_folders(run_dir)]
     foreign = [name for name in foreign_names(piece.content, folders) if name not in allowed]
     if foreign:

@@ -38,7 +38,6 @@ def complete_environments(pieces: Sequence[Piece]) -> None:
     """Write class paths of environments as mappings.
 
     Of functions that are named by their paths alone, jsonargparse only takes those with the right annotation.
-    Methods stay texts, which jsonargparse imports through their classes.
 
     Args:
         pieces: They are changed.
@@ -84,15 +83,10 @@ def _completed(content: Any, place: Place, parents: set[Place]) -> Any:
         }
     if isinstance(content, list) and content:  # later options belong to its last item
         return [*content[:-1], _completed(content[-1], place, parents)]
-    if place not in parents and (not is_environment(place) or _names_method(content)):
+    if place not in parents and not is_environment(place):
         return content
     path = _STAND_FOR.get((place, content), content) if isinstance(content, str) else content
     return {"class_path": path} if is_class_path(path) else content
-
-
-def _names_method(content: Any) -> bool:
-    """True if a value may be the path of a method: `my_envs.Mazes.small`."""
-    return isinstance(content, str) and any(map(is_short_name, content.split(".")[1:-1][-1:]))
 
 
 def _mappings(content: Any, place: Place) -> Iterator[Place]:

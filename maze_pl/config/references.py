@@ -1,14 +1,14 @@
 """References between values of a configuration: `${data.n_envs}`, and the section `variables`."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from maze_pl.config.class_paths import complete_class_paths, complete_environments, is_short_name
 from maze_pl.config.merging import REFERENCE, Deferred, add_piece, holder_of, is_reference, settled
 from maze_pl.config.pieces import COMPONENT_KEYS, CONFIG_OPTIONS, Piece, each_text
+from maze_pl.config.replacements import Replacement, replacement
 from maze_pl.config.search_path import ConfigurationError, suggestion
-from maze_pl.core.class_path import import_object
 
 _VARIABLES: Final = "variables"
 _RUN_DIR: Final = "run_dir"
@@ -118,7 +118,7 @@ class _Classes:
         for piece in pieces:
             if not piece.of_run:
                 each_text(self._of_user.add, piece.content)
-        self._known: dict[str, _Target | None] = {}
+        self._known: dict[str, Replacement | None] = {}
 
     def accepted(self, node: dict[Any, Any], value: Any) -> dict[Any, Any]:
         """Return a component without the arguments that another class or function does not take over.
@@ -137,46 +137,22 @@ class _Classes:
         if is_short_name(path) and previous.startswith(_OWN_MODULES):
             path = f"{previous.rpartition('.')[0]}.{path}"
         if path not in self._known:
-            self._known[path] = _imported(path)
+            self._known[path] = replacement(path)
         target = self._known[path]
         if target is None:
             return node
         if target.is_function and not isinstance(value, dict):
             return {}
-        known = target.arguments
-        kept = {name: item for name, item in node.items() if name in {*COMPONENT_KEYS, *known}}
+        kept = {name: item for name, item in node.items() if name in {*COMPONENT_KEYS, *target.arguments}}
         if isinstance(kept.get("init_args"), dict):
-            kept["init_args"] = {name: item for name, item in kept["init_args"].items() if name in known}
-        if isinstance(kept.get("dict_kwargs"), dict) and not target.takes_others:
-            further = {name: item for name, item in kept.pop("dict_kwargs").items() if name in known}
-            kept |= {"dict_kwargs": further} if further else {}
-        return kept
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A class or function, with the names of its arguments.
-
-    Attributes:
-        is_function: Whether it is not a class.
-        arguments: The names.
-        takes_others: Whether it takes arguments of all other names as well.
-    """
-
-    is_function: bool
-    arguments: set[str]
-    takes_others: bool
-
-
-def _imported(path: str) -> _Target | None:
-    """Return the class or function of a path; None if it cannot be imported."""
-    from maze_pl.config.option_types import parameter_names, takes_other_names  # which imports jsonargparse
-
-    try:
-        target = import_object(path)
-        return _Target(not isinstance(target, type), parameter_names(target), takes_other_names(target))
-    except Exception:  # of the user's module
-        return None
+            kept["init_args"] = target.known(kept["init_args"])
+        further = kept.pop("dict_kwargs", None)
+        if isinstance(further, dict):
+            if isinstance(kept.get("init_args", {}), dict):  # where later options take precedence
+                kept["init_args"] = {**target.known(further), **kept.get("init_args", {})}
+                further = target.others(further)
+            further = further if target.takes_others else target.known(further)
+        return kept | ({"dict_kwargs": further} if further else {})
 
 
 class _Lookup:

@@ -7,21 +7,38 @@ Base = TypeVar("Base")
 
 
 def import_object(path: str) -> Any:
-    """Import the class or function at a dotted path.
+    """Import the class or function at a dotted path, which may be in a class: `my_envs.Mazes.small`.
 
     Raises:
         ImportError: There is no such module or attribute.
     """
-    module_path, _, name = path.rpartition(".")
-    if not module_path:
+    holder_path, _, name = path.rpartition(".")
+    if not holder_path:
         raise ImportError(f"{path!r} is not a dotted path such as package.module.Name")
     try:
-        return getattr(importlib.import_module(module_path), name)
+        return getattr(_holder(holder_path), name)
     except AttributeError as error:
-        fault = f"{module_path} has nothing named {name}"
-        if module_path == "__main__":
+        fault = f"{holder_path} has nothing named {name}"
+        if holder_path == "__main__":
             fault += ": define it in the running script or notebook, or put it into a file"
         raise ImportError(fault) from error
+
+
+def _holder(path: str) -> Any:
+    """Return the module or class at a dotted path.
+
+    Raises:
+        ImportError: There is neither.
+    """
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        module, _, name = path.rpartition(".")
+        is_found = bool(module) and f"{path}.".startswith(f"{error.name}.")  # not a module that it imports
+        found = getattr(_holder(module), name, None) if is_found else None
+        if not isinstance(found, type):
+            raise
+        return found
 
 
 def import_class(path: type[Base] | str, base: type[Base], where: str = "") -> type[Base]:

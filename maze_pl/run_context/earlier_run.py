@@ -138,12 +138,13 @@ def _is_same(component: Any, of_run: Any, skip: int) -> bool:
         pairs = zip(component, of_run, strict=False)
         are_same = all(_is_same(one, other, skip) for one, other in pairs)
         return are_same and len(component) == len(of_run)
-    if isinstance(of_run, str) and isinstance(component, Mapping):  # a path alone stands for the default arguments
-        defaults = _complete_arguments({"class_path": component.get("class_path")}, skip)
-        of_run = {"class_path": of_run, "init_args": defaults}
-    are_mappings = isinstance(component, Mapping) and isinstance(of_run, Mapping)
-    if not are_mappings or "class_path" not in component:
+    if not isinstance(component, Mapping) or "class_path" not in component:
         return bool(component == of_run)
+    if isinstance(of_run, str):  # a path alone stands for the default arguments
+        defaults = _complete_arguments({"class_path": component["class_path"]}, skip)
+        of_run = {"class_path": of_run, "init_args": defaults}
+    if not isinstance(of_run, Mapping):
+        return False
     if not _are_of_one_class(component["class_path"], str(of_run.get("class_path"))):
         return False
     if _masked(component.get("dict_kwargs") or {}) != _masked(of_run.get("dict_kwargs") or {}):

@@ -1,7 +1,7 @@
 """Places of options in a configuration: which options set the same value, and which one is set first."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
 
@@ -49,18 +49,6 @@ def in_order(options: Mapping[str, Any], assignment: Mapping[str, Any]) -> list[
     for name, value in assignment.items():
         ordered += [(name, value), *following.get(name, [])]
     return ordered
-
-
-def environment_part(option: str) -> Literal["env", "wrappers"] | None:
-    """Return the part of the environment of training that an option sets, or a part of which it sets; None for others.
-
-    Args:
-        option: An option, such as `data.env.size`.
-    """
-    names = _place(option.removeprefix("--"))
-    if names[:2] == ["data", "env"]:
-        return "env"
-    return "wrappers" if names[:2] == ["data", "wrappers"] else None
 
 
 def spelled_alike(first: str, second: str) -> bool:

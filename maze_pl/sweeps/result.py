@@ -14,7 +14,7 @@ from maze_pl.runs.tables import aligned, number_text
 from maze_pl.sweeps.importances import FEWEST_TRIALS, importances_of
 from maze_pl.sweeps.progress import duration_text, value_text
 from maze_pl.sweeps.search_space import StoredValues, suggested
-from maze_pl.sweeps.storage import open_study
+from maze_pl.sweeps.storage import open_study, plan_of
 from maze_pl.sweeps.sweep_file import SWEEP_FILE, SweepPlan, parse_sweep
 from maze_pl.sweeps.trial_results import trial_directory
 from maze_pl.system.atomic_files import write_file
@@ -72,8 +72,9 @@ class SweepResult:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.plan = read_plan(self.folder)
-        self.study = open_study(self.folder, self.plan, is_writer=False)
+        plan = read_plan(self.folder)
+        self.study = open_study(self.folder, plan, is_writer=False)
+        self.plan = plan_of(self.study, plan)
 
     @property
     def trials(self) -> list[Trial]:

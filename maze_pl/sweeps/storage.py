@@ -9,6 +9,7 @@ import json
 import os
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ JOURNAL_FILE: Final = "study.journal"
 """File in the folder of a sweep with the values and results of its trials."""
 STUDY_NAME: Final = "sweep"
 CONFIGURATIONS: Final = "configurations"
-"""User attribute of the study: digest of the configurations that its trials start from."""
+"""User attribute of the study: digest of the configurations that its trials start from; version 0.2.0 has none."""
 _IDENTITY: Final = "sweep"  # user attribute of the study
 _SECONDS_OF_A_LOCK: Final = 5.0
 
@@ -93,6 +94,16 @@ def open_study(folder: Path, plan: SweepPlan, *, is_writer: bool = True) -> Any:
         remedy = "restore the file, or start a new sweep in another folder"
         raise ConfigurationError(f"{fault}: {remedy}")
     return study
+
+
+def plan_of(study: Any, plan: SweepPlan) -> SweepPlan:
+    """Return the plan of a sweep with the meaning that its texts had when it was started.
+
+    Args:
+        study: Its study.
+        plan: The sweep, as its file is read now.
+    """
+    return replace(plan, has_yaml_texts=CONFIGURATIONS not in study.user_attrs)
 
 
 def resumed_trial(study: Any, plan: SweepPlan, number: int) -> Any:

@@ -1,7 +1,7 @@
 """Sweep files: what is searched, how, and what is compared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -76,6 +76,7 @@ class SweepPlan:
         max_failures: Number of failed trials that the sweep tolerates.
         seed: Determines the sampler's random numbers.
         content: The content of the sweep file.
+        has_yaml_texts: Whether texts among the values of options are YAML, as in sweeps of version 0.2.0.
     """
 
     config: tuple[str, ...]
@@ -91,17 +92,13 @@ class SweepPlan:
     max_failures: int
     seed: int
     content: Mapping[str, Any] = field(repr=False)
+    has_yaml_texts: bool = False
 
     @property
     def identity(self) -> str:
         """Everything that must not change when the sweep is continued, as a text."""
         fixed = {key: value for key, value in self.content.items() if key not in CHANGEABLE}
         return dump(dict(sorted(fixed.items())))
-
-    def with_parsed_texts(self) -> "SweepPlan":
-        """Return the plan with texts of options as YAML: version 0.2.0 stored values of the command line as texts."""
-        options = {name: parse(value) if isinstance(value, str) else value for name, value in self.options.items()}
-        return replace(self, options=options)
 
     @property
     def text(self) -> str:
@@ -152,7 +149,8 @@ class SweepPlan:
             start += ["--config", name]
         words: list[str] = []
         for option, value in in_order(self.options, assignment):
-            words += [f"--{option}", dump(value)]
+            is_yaml = self.has_yaml_texts and isinstance(value, str)
+            words += [f"--{option}", value if is_yaml else dump(value)]
         seeds = ["--seeds", str(self.n_seeds)] if self.n_seeds > 1 else []
         return [*start, *self._monitored([*start, *words]), *words, *seeds]
 

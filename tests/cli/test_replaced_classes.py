@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.cli.replaced_classes import parsing_logger
-from maze_pl.config.missing_environments import Dropped
+from maze_pl.config.replaced_environments import Dropped
 
 
 def test_a_file_that_is_not_utf_8_is_left_to_the_parser(tmp_path: Path) -> None:

@@ -198,6 +198,18 @@ def test_a_stopped_sweep_continues_trials_that_were_under_way(project: Path, unc
     assert len(Path("here", "trial_0000", "calls.txt").read_text().splitlines()) == 1
 
 
+def test_a_sweep_of_version_0_2_0_continues_with_its_texts_as_yaml(project: Path, unchecked: None) -> None:
+    options = {"data.env.dict_kwargs.is_slippery": "false"}
+    assert sweep({**SWEEP, "options": options}, "--n_trials", "1") == 0
+    storage = Path("here", "study.journal")
+    entries = storage.read_text(encoding="utf-8").splitlines(keepends=True)
+    storage.write_text("".join(line for line in entries if '"configurations"' not in line), encoding="utf-8")
+    assert main(["sweep", "--resume", "here", "--n_trials", "2"]) == 0
+    calls = [Path("here", f"trial_000{number}", "calls.txt").read_text(encoding="utf-8") for number in range(2)]
+    assert "is_slippery 'false'" in calls[0] and "is_slippery false" in calls[1]
+    assert "is_slippery false" in maze_pl.SweepResult("here").table()
+
+
 def test_in_python_a_signal_is_raised_once_the_trials_have_ended(project: Path, unchecked: None) -> None:
     Path("hang").touch()
 

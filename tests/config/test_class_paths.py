@@ -118,6 +118,10 @@ class Sized:
     def small() -> gymnasium.Env[Any, Any]:
         return SizedEnv(2)
 
+    @classmethod
+    def large(cls, size: int = 4):  # type: ignore[no-untyped-def]
+        return SizedEnv(size)
+
 
 SIZED = Sized(7)
 
@@ -127,12 +131,29 @@ def make_cached(size: int = 3) -> gymnasium.Env[Any, Any]:
     return SizedEnv(size)
 
 
-@pytest.mark.parametrize(("name", "expected"), [("SIZED", 7), ("make_cached", 3), ("Sized.small", 2)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("SIZED", 7), ("make_cached", 3), ("Sized.small", 2), ("Sized.large", 4)]
+)
 def test_objects_and_methods_make_environments(name: str, expected: int) -> None:
     path = f"{__name__}.{name}"
     Path("env.yaml").write_text(f"env: {path}\n", encoding="utf-8")
     for options in (["--env", path], ["--config", "env.yaml"]):
         assert size(*options) == expected
+
+
+def test_methods_take_arguments_and_are_loaded_by_their_path() -> None:
+    path = f"{__name__}.Sized.large"
+    assert size("--env", path, "--env.size", "5") == 5
+    made = pickle.loads(pickle.dumps(Factory.of({"class_path": path, "init_args": {"size": 5}})))()
+    assert isinstance(made, SizedEnv) and made.size == 5
+
+
+def test_names_of_modules_may_begin_with_a_capital_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("sizes_of_envs").mkdir()
+    Path("sizes_of_envs", "Maker.py").write_text(f"from {__name__} import make_untyped\n", encoding="utf-8")
+    assert size("--env", "sizes_of_envs.Maker.make_untyped") == 1
+    assert size("--env", "sizes_of_envs.Maker.make_untyped", "--env.size", "5") == 5
 
 
 def test_objects_that_make_environments_are_loaded_by_their_path() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
 
 import gymnasium
 import pytest
@@ -14,6 +15,33 @@ def test_a_path_to_nothing_is_said_to_lead_nowhere() -> None:
         import_object("gymnasium.Nothing")
     with pytest.raises(ImportError, match="not a dotted path"):
         import_object("gymnasium")
+
+
+class Outer:
+    class Inner:
+        @staticmethod
+        def method() -> None:
+            pass
+
+
+def test_a_path_may_lead_through_classes() -> None:
+    assert import_object(f"{__name__}.Outer.Inner.method") is Outer.Inner.method
+    with pytest.raises(ImportError, match=r"test_class_path\.Outer has nothing named small"):
+        import_object(f"{__name__}.Outer.small")
+    with pytest.raises(ImportError, match=r"^No module named 'logging\.os'$"):
+        import_object("logging.os.getcwd")  # a module that another one imports
+    for path in ("renamed.team.make", "renamed.Team.small"):
+        with pytest.raises(ImportError, match=r"^No module named 'renamed'$"):
+            import_object(path)
+
+
+def test_a_module_that_lacks_another_one_is_not_taken_for_a_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "lacking.py").write_text("import lost_module\n", encoding="utf-8")
+    with pytest.raises(ImportError, match=r"^No module named 'lost_module'$"):
+        import_object("lacking.Team.small")
 
 
 def test_classes_come_by_themselves_or_by_their_path_and_are_of_the_kind_that_is_wanted() -> None:

@@ -131,6 +131,21 @@ def test_the_path_of_an_environment_alone_stands_for_its_default_arguments() -> 
             RunContext(run_dir=run, env=other)
 
 
+class Mazes:
+    @staticmethod
+    def small(limit: int = 50) -> GymMazeEnv:
+        return make_limited(limit)
+
+
+@pytest.mark.parametrize("name", ["Mazes.small", "make_limited"])
+def test_arguments_without_a_path_are_not_the_environment_of_the_run(name: str) -> None:
+    run = save_run(env=f"{__name__}.{name}")
+    with pytest.raises(ConfigurationError, match=r"cannot be continued with another env"):
+        RunContext(run_dir=run, env={"limit": 50})
+    same = {"class_path": f"{__name__}.{name}", "init_args": {"limit": 50}}
+    assert RunContext(run_dir=run, env=same).continues
+
+
 def given(name: str) -> dict[str, Any]:
     """What stands for an object in the configuration of a run."""
     return {"class_path": "maze_pl.run_context.given.anything", "init_args": {"name": name, "description": "a thing"}}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from maze_pl.cli.option_check import check_options
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.run_facts import folder_facts
 from maze_pl.sweeps.importances import FEWEST_TRIALS
@@ -18,7 +21,7 @@ from maze_pl.sweeps.pictures import write_pictures
 from maze_pl.sweeps.progress import Progress, duration_text
 from maze_pl.sweeps.result import SweepResult
 from maze_pl.sweeps.search_space import suggested
-from maze_pl.sweeps.storage import create_study
+from maze_pl.sweeps.storage import JOURNAL_FILE, create_study
 from maze_pl.sweeps.sweep_file import SWEEP_FILE, parse_sweep
 
 CONTENT: dict[str, Any] = {
@@ -92,6 +95,16 @@ def test_the_file_of_trials_tells_a_null_from_an_option_that_was_not_searched(tm
         cells = [row["model.lr"] for row in csv.DictReader(file)]
     assert cells[-1] == "" and len(set(cells)) == len(cells)
     assert [yaml.safe_load(cell) for cell in cells[:-1]] == choices
+
+
+def test_commands_of_a_sweep_of_version_0_2_0_are_valid(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[1] / "data" / "0.2.0" / "sweep"
+    for name in (SWEEP_FILE, JOURNAL_FILE):
+        shutil.copy(folder / name, tmp_path)
+    result = SweepResult(tmp_path)
+    command = result.command(result.best_trials[0])
+    assert "--data.n_envs 2" in command
+    check_options([shlex.split(command)[1:]])
 
 
 def importances(folder: Path, *directions: str) -> dict[str, float]:

@@ -9,7 +9,14 @@ import pytest
 
 from maze_pl.sweeps.methods import make_sampler
 from maze_pl.sweeps.search_space import has_all_values, parse_search, suggested
-from maze_pl.sweeps.storage import create_study, open_study, resumed_trial
+from maze_pl.sweeps.storage import (
+    CONFIGURATIONS,
+    JOURNAL_FILE,
+    create_study,
+    open_study,
+    plan_of,
+    resumed_trial,
+)
 from maze_pl.sweeps.sweep_file import SweepPlan, parse_sweep
 
 SEARCH: dict[str, Any] = {
@@ -65,3 +72,12 @@ def test_a_trial_with_all_of_its_values_is_one_in_which_no_searched_option_is_mi
     assert not has_all_values(parameters, {**values, "o.c": "x"})
     assert has_all_values(parameters, {**values, "o.c": "x", "o.d": 3})
     assert not has_all_values(parameters, {})
+
+
+def test_a_storage_without_digest_is_of_version_0_2_0(tmp_path: Path) -> None:
+    plan = parse_sweep({"config": "ppo_cartpole", "search": SEARCH, "n_trials": 1})
+    assert not plan_of(create_study(tmp_path, plan), plan).has_yaml_texts
+    path = tmp_path / JOURNAL_FILE
+    entries = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(line for line in entries if CONFIGURATIONS not in line), encoding="utf-8")
+    assert plan_of(open_study(tmp_path, plan), plan).has_yaml_texts

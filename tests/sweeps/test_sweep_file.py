@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +235,11 @@ def test_a_configuration_beside_the_sweep_file_is_found_from_anywhere(tmp_path: 
         read_content("nowhere.yaml")
 
 
-def test_texts_of_options_may_be_parsed_as_those_of_an_earlier_version() -> None:
-    options = {"data.evaluators": "{eval: {n_episodes: 2}}", "data.n_envs": "2", "model.lr": 0.1}
-    plan = parse_sweep({**SMALL, "search": {"model.gamma": [0.9]}, "n_trials": 1, "options": options})
-    parsed = plan.with_parsed_texts()
-    assert parsed.options == {"data.evaluators": {"eval": {"n_episodes": 2}}, "data.n_envs": 2, "model.lr": 0.1}
-    assert parsed.text == plan.text
+@pytest.mark.parametrize(("has_yaml_texts", "expected"), [(False, ["false", "012", "0.9"]), (True, [False, 10, 0.9])])
+def test_texts_are_values_and_yaml_in_sweeps_of_version_0_2_0(has_yaml_texts: bool, expected: list[Any]) -> None:
+    options = {"data.env.dict_kwargs.is_slippery": "false", "data.env.dict_kwargs.size": "012"}
+    plan = parse_sweep({**SMALL, "search": {"data.env.dict_kwargs.rate": ["0.9"]}, "options": options})
+    plan = replace(plan, has_yaml_texts=has_yaml_texts)
+    data = configured_value(plan.fit({"data.env.dict_kwargs.rate": "0.9"}), "data")
+    found = data["init_args"]["env"]["dict_kwargs"]
+    assert [found[name] for name in ("is_slippery", "size", "rate")] == expected
