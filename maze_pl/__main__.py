@@ -42,6 +42,7 @@ names (searched in ./configs, the folders of MAZE_PL_CONFIG_PATH, and the config
 
 import gc
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -73,6 +74,16 @@ COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
     "list": "list",
     "new": "new",
 }
+_OTHER_NAMES: Final = {  # of commands, in other programs
+    "train": "fit",
+    "resume": "fit --resume",
+    "continue": "fit --resume",
+    "evaluate": "validate",
+    "eval": "validate",
+    "play": "rollout",
+    "doctor": "check",
+}
+_ONE_DASH: Final = re.compile(r"-(?:config|model|data|trainer|run_dir|resume|seeds|env|policy|to|trust)(?=[.=]|$).*")
 _PREPARED_LATER: Final = ("compare", "rllib", "sweep")  # commands whose options are not those of one run
 _TRAINING: Final = ("fit", "rllib", "sweep")
 DEBUG: Final = "--debug"
@@ -113,6 +124,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
 
 
+def _refuse_misspelt(arguments: Sequence[str]) -> None:
+    """Refuse an unknown command, and options with a single dash, whose letters would be options.
+
+    Args:
+        arguments: The command line.
+
+    Raises:
+        ConfigurationError: There is one.
+    """
+    command = arguments[0]
+    for word in arguments:
+        if _ONE_DASH.fullmatch(word):
+            raise ConfigurationError(f"{word} begins with one dash; did you mean -{word}?")
+    if command not in COMMANDS:
+        meant = _OTHER_NAMES.get(command)
+        hint = suggestion(command, COMMANDS) if meant is None else f"; did you mean {meant}?"
+        raise ConfigurationError(f"unknown command {command!r}: use {', '.join(COMMANDS)}{hint}")
+
+
 def _run(given: Sequence[str]) -> int:
     """Run the command that a command line gives; see `main`."""
     arguments = [argument for argument in given if argument != DEBUG]
@@ -127,9 +157,7 @@ def _run(given: Sequence[str]) -> int:
         is_launched = follow_main_process()
         with StopSignals(deferred=is_launched, trains=command in _TRAINING) as signals:
             follow_starter()
-            if command not in COMMANDS:
-                hint = suggestion(command, COMMANDS)
-                raise ConfigurationError(f"unknown command {command!r}: use {', '.join(COMMANDS)}{hint}")
+            _refuse_misspelt(arguments)
             if command == "fit" and (status := _fit_seeds(arguments, signals)) is not None:
                 return 128 + signals.received if signals.received else status
             prepared = arguments if command in _PREPARED_LATER else prepare(arguments)

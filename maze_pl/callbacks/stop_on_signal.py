@@ -1,5 +1,6 @@
 """End of training after INT or TERM, with a checkpoint."""
 
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -65,7 +66,7 @@ class StopOnSignal(callbacks.Checkpoint):  # Lightning calls these after the mod
         self._is_training = False
         if run_dir is not None:
             option = f" {TRUST_OPTION}" if needs_trust else ""
-            self._hint = f"; to continue: maze-pl fit --resume {run_dir}{option}"
+            self._hint = f"; to continue: maze-pl fit --resume {shlex.quote(run_dir)}{option}"
 
     @property
     def best_model_path(self) -> str:

@@ -33,6 +33,7 @@ from maze_pl.cli.fit_options import (
     refuse_unsuitable_options,
     start_of,
 )
+from maze_pl.cli.fitting_data import require_fitting_data
 from maze_pl.cli.log_folders import move_log_folders, run_loggers, separate_log_folders
 from maze_pl.cli.replaced_classes import parsing_logger
 from maze_pl.cli.run_parser import RunParser
@@ -40,10 +41,11 @@ from maze_pl.config.assembling import Prepared, names_configuration, options_of
 from maze_pl.config.factories import with_factories
 from maze_pl.config.given_objects import put_objects
 from maze_pl.config.lightning_features import as_list, refuse_unsuitable
-from maze_pl.config.messages import explain, tell_writer
+from maze_pl.config.messages import tell_writer
 from maze_pl.config.option_types import refuse_nulls, refuse_nulls_of
 from maze_pl.config.plain_values import with_plain_values
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.config.section_messages import refused_options
 from maze_pl.config.summary import summarize
 from maze_pl.config.texts import with_texts
 from maze_pl.config.trust import foreign_names
@@ -65,7 +67,7 @@ from maze_pl.system.signals import StopSignals
 
 _EXPECTED_WARNINGS = (
     r".*isinstance\(treespec, LeafSpec\)",  # Lightning with torch 2.13
-    "Be aware that when using `ckpt_path`, callbacks",  # they were for training
+    "Be aware that when using `ckpt_path`, |You're using the WeightAveraging callback",  # for training
     "Total length of `list` across ranks is zero",  # no evaluators, as requested
     "RNN module weights are not part of single contiguous chunk",  # they are parts of a flat optimiser's buffer
 )
@@ -184,9 +186,8 @@ class MazeCLI(LightningCLI):
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
-            parsers = self._subcommand_parsers.values()
-            known = set[str]().union(*(parser.get_defaults().keys() for parser in parsers))
-            raise ConfigurationError(explain(str(error), known, args)) from error
+            known = self._subcommand_parsers[self._name].get_defaults().keys()
+            raise refused_options(error, known, args, self._command[1:]) from error
 
     def _parse_ckpt_path(self) -> None:
         """Do nothing: the current configuration takes precedence over the checkpoint's."""
@@ -360,8 +361,7 @@ class MazeCLI(LightningCLI):
         self._signals.is_passed_on = isinstance(launcher, _MultiProcessingLauncher)
         if isinstance(launcher, _SubprocessScriptLauncher):
             self._signals.hold()
-        if isinstance(self.model, AlgorithmModule):
-            self.model.check_data_module(self.datamodule)
+        require_fitting_data(self.model, self.datamodule)
         check_monitors(self.trainer, self.datamodule, self.model)
         require_epochs(options.ckpt_path, self.trainer.max_epochs)
         if options.warm_start is not None and options.ckpt_path is None:

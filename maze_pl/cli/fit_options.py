@@ -33,7 +33,10 @@ TRAINER_DEFAULTS = {
 }
 """Options of the trainer that have other defaults than Lightning's."""
 DESCRIPTIONS = {
-    "fit": "Train an agent.",
+    "fit": (
+        "Train an agent: maze-pl fit --config NAME. Options of algorithms are listed by `--model.help PPO`, "
+        "those of rollouts, environments and evaluators by `--data.help RolloutDataModule`."
+    ),
     "validate": "Evaluate a trained agent: maze-pl validate RUN_DIR.",
     "test": "Evaluate a trained agent: the same as validate.",
 }

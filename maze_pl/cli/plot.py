@@ -62,7 +62,7 @@ def _parser() -> OptionParser:
     parser.add_argument("--statistic", action="append", default=[], metavar="NAME", help=statistic)
     smooth = "number of values to average over (default: 1)"
     parser.add_argument("--smooth", type=int, default=1, metavar="N", help=smooth)
-    target = "file.png, file.svg, or a name for both (default: curves in the run directory)"
+    target = "file.png, file.svg, or a name for both (default: curves in the run directory; of several runs, here)"
     parser.add_argument("--to", type=Path, metavar="FILE", help=target)
     return parser
 

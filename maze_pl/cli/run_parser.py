@@ -1,11 +1,16 @@
 """Parser of the options of a run, also for functions in place of classes."""
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 from pytorch_lightning.cli import LightningArgumentParser
 
 from maze_pl.config.texts import TextKeepingParser
+
+_HELP: Final = {  # in place of Lightning's texts
+    "config": "Name or file of a configuration; `maze-pl list configs` lists the names.",
+    "ckpt_path": "Checkpoint to load instead of that of the run directory.",
+}
 
 
 class RunParser(TextKeepingParser, LightningArgumentParser):
@@ -39,4 +44,6 @@ class RunParser(TextKeepingParser, LightningArgumentParser):
             Names of the arguments.
         """
         names: list[str] = super().add_method_arguments(*args, **{**kwargs, "as_group": False})
+        for action in self._actions:
+            action.help = _HELP.get(action.dest, action.help)
         return names

@@ -108,8 +108,10 @@ def run(arguments: Prepared, command: Sequence[str], *_: Any) -> int:
         options = vars(parser.parse_args(arguments[1:]))
     except ArgumentError as error:
         example = f"maze-pl view {OUTPUT_FOLDER}/ppo_cartpole/2026-11-20_12-00-00"
-        fault = explain(str(error), options_known()).replace("missing required options: --paths", _NOTHING_NAMED)
-        raise ConfigurationError(f"{fault}; for example {example}") from error
+        fault = explain(str(error), options_known())
+        if fault == "missing required options: --paths":
+            fault = f"{_NOTHING_NAMED}; for example {example}"
+        raise ConfigurationError(fault) from error
     show(**dict(options))
     return 0
 

@@ -6,22 +6,19 @@ user code was running.
 """
 
 import errno
-import importlib
-import inspect
 import linecache
-import pkgutil
 import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from traceback import walk_tb
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Final
 
+from maze_pl.config.nearest_names import in_python_file, nearest_name
 from maze_pl.config.pieces import RUN_CONFIG
-from maze_pl.config.search_path import ConfigurationError, find, known_names, suggestion
-from maze_pl.core.class_path import import_object
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.system.atomic_files import output_folder, shown_path
 from maze_pl.system.lost_process import LostProcessError
 from maze_pl.system.signals import StoppedBySignal
@@ -32,18 +29,6 @@ _LIBRARIES: Final = {
     *("tensorboard", "wandb", "fsspec", "cloudpickle", "typeshed_client", "docstring_parser"),
     *("Box2D", "envpool", "mujoco", *_LIGHTNING, *sys.stdlib_module_names),
 }
-_PUBLIC: Final = (
-    "pytorch_lightning.callbacks",
-    "pytorch_lightning.loggers",
-    "maze_pl.callbacks",
-    "maze_pl.perception",
-    "maze_pl.envs",
-    "maze_pl.envs.wrappers",
-    "maze_pl.datamodules",
-    "maze_pl.modules",
-    "maze_pl.schedules",
-)
-_PACKAGES: Final = {path.partition(".")[0] for path in _PUBLIC}
 _FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not name the file
 UNKNOWN_VALUE: Final = "evaluations do not have this value"
 """Part of the message about a callback that monitors something that does not exist."""
@@ -160,36 +145,16 @@ _NOISE: Final = (
 )
 _REQUIRED: Final = re.compile(r"the following arguments are required: (.*)")
 _WITHOUT_VALUE: Final = re.compile(r"argument (?:-c/)?(--\S+): expected one argument")
-_STRAY: Final = re.compile(r"unrecognized arguments: ([^-\s]\S*)")
-_NAMES_ELSEWHERE: Final = {  # options of ours and their names in other libraries and papers
-    "lr": "learning_rate alpha",
-    "n_rollout_steps": "n_steps num_steps rollout_fragment_length",
-    "n_envs": "num_envs num_env",
-    "entropy_coef": "ent_coef",
-    "value_loss_coef": "vf_coef",
-    "policy_loss_coef": "pg_coef",
-    "gamma": "discount discount_factor",
-    "gae_lambda": "lambda lam",
-    "clip_range": "clip_coef clip_param clip_ratio",
-    "value_clip_range": "clip_range_vf vf_clip_param",
-    "max_grad_norm": "max_norm",
-    "n_optimization_epochs": "update_epochs n_epochs num_epochs",
-    "batch_size": "minibatch_size mini_batch_size",
-    "replay_buffer_size": "buffer_size",
-    "initial_buffer_size": "learning_starts",
-    "tau": "polyak",
-    "trainer.max_epochs": "total_timesteps timesteps",
+_NOT_ACCEPTED: Final = re.compile(r"Option ('[^']+') is not accepted")
+_NO_CLASS_PATH: Final = re.compile(r"(?:Expected a dot import path string|Unexpected import path format): (.*)")
+_HAS_VALUE: Final = re.compile(r"Got value|expected a class path|is a file of Python")
+_TEXT_FOR_OPTIONS: Final = re.compile(r"Unable to load config '(\w+\s[^':]*)'")
+_PYTHON_FILE: Final = re.compile(r"Invalid content in sub-config file (\S+\.py):")
+_WITHOUT_CLASS: Final = {
+    "pytorch_lightning.LightningDataModule": "maze_pl.datamodules.RolloutDataModule",
+    "pytorch_lightning.LightningModule": "maze_pl.modules.PPO",
 }
-_ELSEWHERE: dict[str, str] = {}
-for _ours, _theirs in _NAMES_ELSEWHERE.items():
-    _ELSEWHERE |= dict.fromkeys(_theirs.split(), _ours)
-_COUNTERPARTS: Final = {"n_envs": "num_actors", "num_actors": "n_envs"}
-"""Options of one data module, and those of others with the same meaning."""
-_DATA_OPTIONS: Final = ("n_rollout_steps", "n_envs", "replay_buffer_size", "initial_buffer_size")
-_UNKNOWN_OPTION: Final = re.compile(r"(?:[Oo]ption '|unrecognized arguments: --)([^\s'=]+)")
-_UNKNOWN_CLASS: Final = re.compile(
-    r"Expected a dot import path string: (\S+)|No module named|has no attribute '(\w+)'|has no attribute"
-)
+"""Classes of Lightning that a section without a class path has, and an example for it."""
 _OWNER: Final = re.compile(
     r"Problem with given class_path '(.*)':|Got value: Namespace\((?:class_path='([^']*)'|.*, class_path='([^']*)'\)$)"
 )
@@ -244,25 +209,46 @@ def explain(message: str, options: Iterable[str] = (), words: Sequence[str] = ()
         value = value or text.partition("Given value: ")[2]
         if text and not text.startswith(_NOISE) and text not in details:
             details.append(text)
-    place = ".".join(location) + (f" ({owner})" if owner else "")
-    details = _of_coefficient(details)
+    option = ".".join(location)
+    place = f"{option} ({owner})" if owner else option
+    details = _reworded(details, value)
     whole = "\n  or ".join(details) or message.splitlines()[-1]
     required = _REQUIRED.search(whole)
     if required is not None and not place:
         return _what_to_give(required[1].split(", "), words)
-    near = _nearest(whole, owner, list(options)) or _further_option(whole, owner, ".".join(location))
-    if 0 < len(value) <= _MOST_OF_A_VALUE and "Got value" not in whole:
+    if owner in _WITHOUT_CLASS and (unknown := _NOT_ACCEPTED.search(whole)) is not None:
+        remedy = f"name one (`class_path: {_WITHOUT_CLASS[owner]}`)"
+        complete = "or begin with a complete configuration (`base: ppo_cartpole`)"
+        return f"{option} has an option {unknown[1]}, but no class_path: {remedy}, {complete}"
+    near = nearest_name(whole, owner, option, list(options))
+    whole = _NO_CLASS_PATH.sub(r"expected a class path (package.module.Class), got \1", whole)
+    if 0 < len(value) <= _MOST_OF_A_VALUE and not _HAS_VALUE.search(whole):
         whole = f"{whole}; got {value}"
     return _shortened(f"{place}: {whole}{near}" if place else f"{whole}{near}")
 
 
-def _of_coefficient(details: list[str]) -> list[str]:
-    """Replace the problems with a value that is neither a number nor a schedule by one sentence."""
-    if not any(detail.startswith("expected float") for detail in details):
+def _reworded(details: list[str], value: str) -> list[str]:
+    """Replace some problems by a sentence that says what to change.
+
+    Args:
+        details: The problems.
+        value: The value that has them; "" if it is unknown.
+    """
+    if any(detail.startswith("expected float") for detail in details):
+        others = [detail for detail in details if not detail.startswith("expected float")]
+        if len(others) == 1 and _NO_CLASS_PATH.match(others[0]):
+            return ["expected a number, or a schedule such as {class_path: maze_pl.schedules.Linear}"]
         return details
-    others = [detail for detail in details if not detail.startswith("expected float")]
-    if len(others) == 1 and others[0].startswith("Expected a dot import path string"):
-        return ["expected a number, or a schedule such as {class_path: maze_pl.schedules.Linear}"]
+    first = details[0] if details else ""
+    if first.startswith("Not a valid subclass") and "'init_args': None" in value:
+        return ["init_args is empty: indent the options of the class below it"]
+    if first == "expected list" and value.startswith("{"):
+        return ["expected a list: write `- ` before the first line of each entry, and indent its other lines"]
+    if text := _TEXT_FOR_OPTIONS.match(first):
+        example = text[1].replace(" ", ": ", 1)
+        return [f"expected options, such as `{example}`, but {text[1]!r} has no colon"]
+    if file := _PYTHON_FILE.match(first):
+        return [f"{file[1]} is a file of Python code, not of options{in_python_file(file[1])}"]
     return details
 
 
@@ -295,90 +281,3 @@ def _what_to_give(missing: list[str], words: Sequence[str]) -> str:
         remedy = f"use --env, such as {example}, or RUN_DIR, or --config NAME"
         return f"no environment given: {remedy}"
     return f"missing required options: {', '.join(f'--{name}' for name in missing)}"
-
-
-def _nearest(text: str, owner: str, options: list[str]) -> str:
-    """Return the end of a message about an unknown name: the name that was probably meant."""
-    if stray := _STRAY.search(text):
-        return _option_for(stray[1])
-    if option := _UNKNOWN_OPTION.search(text):
-        if owner:
-            from jsonargparse import ArgumentParser
-
-            from maze_pl.config.factories import add_arguments
-
-            options = add_arguments(ArgumentParser(), import_object(owner))
-        name = option[1].lower()
-        last = name.rpartition(".")[2]
-        elsewhere = _ELSEWHERE.get(last)
-        counterpart = _COUNTERPARTS.get(elsewhere or last)
-        for meant in (elsewhere, counterpart):
-            named_so = [known for known in options if f".{known}".endswith(f".{meant}")]
-            if named_so:
-                return f"; did you mean {named_so[0]}?"
-        if elsewhere is not None and not owner:
-            group = "data" if elsewhere in _DATA_OPTIONS else "model"
-            return f"; did you mean --{group}.{elsewhere}?"
-        return suggestion(name, options) or suggestion(name.partition(".")[0], options)
-    if not (unknown := _UNKNOWN_CLASS.search(text)):
-        return ""
-    name = unknown[1] or owner
-    if unknown[2] and unknown[2] not in owner.split("."):  # a class nested in the owner's options
-        name = unknown[2]
-    if name in importlib.import_module("gymnasium").registry:
-        return f"; for a gymnasium environment use env/gym_env with its option `name`: {name}"
-    if "." in name and name.partition(".")[0] not in _PACKAGES:
-        return _nearest_of_user(name)
-    known: dict[str, str] = {}
-    for path in _PUBLIC:
-        for key, value in vars(importlib.import_module(path)).items():
-            if callable(value):
-                known[key] = path
-    return suggestion(name.rpartition(".")[2], known, lambda key: f"{known[key]}.{key}")
-
-
-def _nearest_of_user(path: str) -> str:
-    """Return the end of a message about a path in a user's package: names in the module that was found.
-
-    Args:
-        path: Dotted path of a class or function, whose import has failed.
-    """
-    module, _, name = path.rpartition(".")
-    while module and module not in sys.modules:
-        module, _, name = module.rpartition(".")
-    if not module:
-        return ""
-    found = sys.modules[module]
-    known = [key for key, value in vars(found).items() if callable(value) or isinstance(value, ModuleType)]
-    known += [one.name for one in pkgutil.iter_modules(getattr(found, "__path__", ()))]
-    return suggestion(name, dict.fromkeys(known), lambda key: f"{module}.{key}")
-
-
-def _further_option(text: str, owner: str, place: str) -> str:
-    """Return the end of a message about an option that a class or function takes by a `**kwargs` argument.
-
-    Args:
-        text: The message.
-        owner: Class path of the class or function; "" if there is none.
-        place: Its option, such as `data.env`.
-    """
-    option = _UNKNOWN_OPTION.search(text)
-    if option is None or not owner:
-        return ""
-    try:
-        parameters = inspect.signature(import_object(owner)).parameters.values()
-    except (TypeError, ValueError):  # compiled code may have no signature
-        return ""
-    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
-        return ""
-    return f"; further options go to {place}.dict_kwargs.{option[1]}"
-
-
-def _option_for(stray: str) -> str:
-    """Suggest the option for a bare value: a configuration or a gymnasium environment."""
-    if find(stray) is not None:
-        return f"; did you mean --config {stray}?"
-    if stray in importlib.import_module("gymnasium").registry:
-        options = f"--config ppo_cartpole --data.env env/gym_env --data.env.name {stray}"
-        return f"; did you mean {options}?"
-    return suggestion(stray, known_names(), lambda name: f"--config {name}")

@@ -225,12 +225,23 @@ def read(path: Path) -> Any:
     Raises:
         ConfigurationError: It cannot be read, or is not YAML.
     """
+    text = ""
     try:
-        return _load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return _load(text)
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}; save it as UTF-8") from error
     except (OSError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {_tab(error, text) or error}") from error
+
+
+def _tab(error: Exception, text: str) -> str:
+    """Say that a line of a YAML text is indented by a tab, if that is the error; else return nothing."""
+    mark = getattr(error, "problem_mark", None)
+    index = -1 if mark is None else mark.line
+    lines = dict(enumerate(text.splitlines()))
+    is_tab = re.match(r" *\t", lines.get(index, "")) is not None
+    return f"line {index + 1} is indented by a tab, which YAML does not allow: use spaces" if is_tab else ""
 
 
 class _Dumper(yaml.SafeDumper):

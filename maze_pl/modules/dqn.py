@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Literal, cast
 
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,7 +18,7 @@ from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import EpsilonGreedyProbabilityDistribution
 from maze_pl.distributions.probability_distribution import chosen_options
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption, as_spec
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import soft_update, target_copy, warn_of_rounding
@@ -122,6 +123,8 @@ class DQN(AlgorithmModule):
     ) -> None:
         check_fraction(gamma=gamma)
         check_at_least(1, target_update_interval=target_update_interval)
+        if spec is not None:
+            _refuse_boxes(as_spec(spec))
         self._has_default_epsilon = epsilon is None
         epsilon = Linear(1.0, 0.05, until=0.1) if epsilon is None else epsilon
         # Set first: the networks may be made in super().__init__, which reads them.
@@ -165,7 +168,7 @@ class DQN(AlgorithmModule):
             remedy = "use a SharedStateCriticComposer or a StepStateCriticComposer"
             raise ValueError(f"dueling=True needs values of states, which a delta critic does not have: {remedy}")
         if not self.dueling and critic is not None:
-            remedy = "leave the critic out of networks (null), or set dueling=True"
+            remedy = "leave the critic out of networks (null), or set networks to auto, or set dueling to true"
             raise ValueError(f"DQN learns the values with the policy's networks, without a critic: {remedy}")
         if critic is not None:
             refuse_recurrent(critic, "the critic")
@@ -299,6 +302,16 @@ class DQN(AlgorithmModule):
         if delta == 0.0:
             return error.square()
         return functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
+
+
+def _refuse_boxes(spec: Spec) -> None:
+    """Refuse continuous actions, for which no networks of values can be built."""
+    for key in spec.step_keys:
+        for head, space in spec.steps[key].action_space.items():
+            if isinstance(space, Box):
+                where = f"action head {head!r} of sub-step {key!r} has the space {space}"
+                remedy = "use an algorithm for such spaces, such as SAC, TD3 or PPO"
+                raise ValueError(f"{where}, but DQN needs discrete options: {remedy}")
 
 
 def _heads(networks: TorchActorCritic, key: StepKey, observation: Tree, agent_id: Tensor) -> Heads:

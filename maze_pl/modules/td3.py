@@ -17,7 +17,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DeterministicProbabilityDistribution
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption, as_spec
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import soft_update, target_copy, warn_of_rounding
@@ -116,6 +116,8 @@ class TD3(AlgorithmModule):
     ) -> None:
         check_fraction(gamma=gamma)
         check_at_least(1, policy_delay=policy_delay)
+        if spec is not None:
+            _refuse_unsuitable_spaces(as_spec(spec))
         # Set first: the networks may be made in super().__init__, which reads it.
         self._first_noise = value_at("exploration_noise", exploration_noise, 0.0, check_not_negative)
         super().__init__(
@@ -154,14 +156,11 @@ class TD3(AlgorithmModule):
         """
         super().on_networks_ready()
         policy = self.policy
+        _refuse_unsuitable_spaces(policy.spec)
         for key, networks in zip(policy.spec.step_keys, policy.networks, strict=True):
             refuse_recurrent(networks, f"the policy's network of sub-step {key!r}")
             for head, distribution in policy.distribution_classes(key).items():
-                space = policy.spec.steps[key].action_space[head]
                 where = f"action head {head!r} of sub-step {key!r} has"
-                if not isinstance(space, Box):
-                    remedy = "use an algorithm for such spaces, such as DQN, SAC or PPO"
-                    raise ValueError(f"{where} the space {space}, but TD3 needs boxes with finite bounds: {remedy}")
                 if not issubclass(distribution, DeterministicProbabilityDistribution):
                     remedy = "name DeterministicProbabilityDistribution in distribution_mapper_config"
                     fault = "but TD3 needs deterministic actions of bounded boxes"
@@ -251,3 +250,16 @@ class TD3(AlgorithmModule):
             total = total + loss
             self.record("policy_loss", loss, key)
         return total
+
+
+def _refuse_unsuitable_spaces(spec: Spec) -> None:
+    """Refuse actions that are not boxes with finite bounds, for which networks cannot always be built."""
+    for key in spec.step_keys:
+        for head, space in spec.steps[key].action_space.items():
+            where = f"action head {head!r} of sub-step {key!r} has the space {space}"
+            if not isinstance(space, Box):
+                remedy = "use an algorithm for such spaces, such as DQN, SAC or PPO"
+                raise ValueError(f"{where}, but TD3 needs boxes with finite bounds: {remedy}")
+            if not space.is_bounded("both"):
+                remedy = "give the space bounds, or use PPO or A2C"
+                raise ValueError(f"{where}, but TD3 needs boxes with finite bounds: {remedy}")

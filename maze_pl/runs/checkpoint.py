@@ -59,7 +59,11 @@ def best_or_last(run_dir: str | Path) -> Path:
     """
     path = checkpoint_path(run_dir)
     if path != Path(run_dir) and path.stem == LAST:
+        from maze_pl.runs.seed_results import FINAL_FILE
+
         reason = "because no evaluation has selected one"
+        if Path(run_dir, FINAL_FILE).is_file():  # of the best and the last policy
+            reason = "though its final evaluation played with one: the file has been removed"
         sys.stderr.write(f"maze-pl: {run_dir} has no best.ckpt, {reason}; using {path}\n")
     return path
 

@@ -42,10 +42,14 @@ def time_limit_to_make(step_timeout: float | None) -> contextlib.AbstractContext
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return file, line and function of the innermost user code that is running; "" if there is none."""
+    """Return file, line and function of the innermost user code that is running; "" if there is none.
+
+    A script itself counts for nothing: it may be the one that starts `maze-pl`.
+    """
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package not in _LIBRARIES and package not in sys.stdlib_module_names:
+        is_script = package == "__main__" and frame.f_code.co_name == "<module>"
+        if not is_script and package not in _LIBRARIES and package not in sys.stdlib_module_names:
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
     return ""

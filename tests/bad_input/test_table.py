@@ -55,7 +55,7 @@ NAMES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--model", "os.system"], ["os.system", "subclass of LightningModule"]),
     ([*FIT, "--data.env", "os.system"], ["os.system", "function that returns"]),
     ([*FIT, "--data.env", "Pendulum-v1"], ["use env/gym_env with its option `name`: Pendulum-v1"]),
-    ([*FIT, "--data.env", "gymnasium.make"], ["required positional argument: 'id'"]),
+    ([*FIT, "--data.env", "gymnasium.make"], ["gymnasium.make", "arguments are required: id"]),
     (
         [*FIT, "--data.wrappers", node("maze_pl.envs.wrappers.TimeLimitWraper")],
         ["did you mean maze_pl.envs.wrappers.TimeLimitWrapper"],
@@ -236,7 +236,7 @@ FILES: list[tuple[list[str], list[str]]] = [
     ([*FIT, "--config", "itself.yaml"], ["refers to itself"]),
     ([*FIT, "--config", "deep.yaml"], ["deep.yaml cannot be read", "nesting depth"]),
     ([*FIT, "--config", "number.yaml"], ["model", "got 3"]),
-    ([*FIT, "--config", "section.yaml"], ["'modle.init_args.lr'", "did you mean model"]),
+    ([*FIT, "--config", "section.yaml"], ["section.yaml: there is no option 'modle'", "did you mean model"]),
     ([*FIT, "--config", "option.yaml"], ["'trainer.max_epoch'", "did you mean trainer.max_epochs"]),
     ([*FIT, "--config", "null.yaml"], ["trainer: null"]),
     ([*FIT, "--config", "{"], ["config"]),

@@ -29,6 +29,7 @@ def fit(
     ckpt_path: Path | None = None,
     every_n_epochs: int = 1,
     patience: float = 10.0,
+    run_dir: str | None = None,
     **options: Any,
 ) -> A2C:
     module, data = make(RolloutDataModule, epoch_length=3, **options)
@@ -38,7 +39,7 @@ def fit(
             accelerator="cpu",
             devices=1,
             logger=False,
-            callbacks=[LastCheckpoint(every_n_epochs, str(folder)), StopOnSignal(signals), *callbacks],
+            callbacks=[LastCheckpoint(every_n_epochs, str(folder)), StopOnSignal(signals, run_dir), *callbacks],
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
@@ -75,6 +76,12 @@ def test_a_script_that_rarely_writes_checkpoints_writes_one_when_it_is_stopped(
         fit(tmp_path, SignalAt(hook), every_n_epochs=5)
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["maze_pl"]["env_steps"] == env_steps
     assert fit(tmp_path, ckpt_path=tmp_path / "last.ckpt", every_n_epochs=5).env_steps == 2 * 3 * 5
+
+
+def test_the_command_to_continue_can_be_pasted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StoppedBySignal):
+        fit(tmp_path, SignalAt("batch_start"), run_dir="outputs/größer run")
+    assert "; to continue: maze-pl fit --resume 'outputs/größer run'\n" in capfd.readouterr().err
 
 
 class EndlessAt(TimeLimitWrapper):

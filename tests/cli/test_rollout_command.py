@@ -369,10 +369,8 @@ def test_a_run_without_a_best_checkpoint_says_which_one_is_played(
     Path("run", "checkpoints", "best.ckpt").unlink()
     for command in commands:
         assert main(command) == 0
-        said = (
-            "maze-pl: run has no best.ckpt, because no evaluation has selected one; using run/checkpoints/last.ckpt\n"
-        )
-        assert said in capsys.readouterr().err
+        said = "maze-pl: run has no best.ckpt, though its final evaluation played with one: the file has been removed; "
+        assert f"{said}using run/checkpoints/last.ckpt\n" in capsys.readouterr().err
     assert main(["rollout", "run", *played, "--checkpoint", "last"]) == 0
     assert "has no best.ckpt" not in capsys.readouterr().err
 

@@ -93,6 +93,9 @@ def test_agent_and_second_policy_play_the_same_seed(run: Path, capsys: pytest.Ca
     assert trained["seed"] == heuristic["seed"]
     assert (has_probabilities(trained), has_probabilities(heuristic)) == (True, False)
     assert [trained["policy"], heuristic["policy"]] == ["trained", "heuristic"]
+    assert document["title"] == f"{run.parent.name}/run: trained, heuristic"
+    unit = trained["observations"]["0"]["observation"]["unit"]
+    assert unit == heuristic["observations"]["0"]["observation"]["unit"] == "after ObservationNormalizationWrapper"
 
 
 @pytest.mark.slow
@@ -304,3 +307,13 @@ def test_policy_that_does_not_exist_is_refused(run: Path, folder: Path, capsys: 
     assert "no policy 'heuristik'" in error
     assert "episode/s" not in error  # nothing was played before
     assert not list(folder.iterdir())
+
+
+def test_only_a_command_that_names_nothing_to_view_is_answered_with_an_example(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["view"]) == 2
+    assert "; for example maze-pl view outputs/" in capsys.readouterr().err
+    assert main(["view", "run", "--actions", "greedy"]) == 2
+    error = capsys.readouterr().err
+    assert "actions: expected one of 'most_likely', 'sampled', 'both'" in error and "for example" not in error

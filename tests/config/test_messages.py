@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from maze_pl.config.messages import explain, message_of
@@ -77,3 +79,38 @@ def test_an_unknown_argument_in_a_file_is_compared_with_those_of_the_function() 
     value = f"Namespace(init_args=Namespace(dayz=3), class_path='{__name__}.make_env')"
     text = explain(f"Problem with given class_path 'a.Data':\n  Option 'dayz' is not accepted. Got value: {value}")
     assert text == f" ({__name__}.make_env): Option 'dayz' is not accepted; did you mean days?"
+
+
+@pytest.mark.parametrize(
+    ("details", "message"),
+    [
+        (
+            ["- Expected a <class 'list'>", "Given value: {'class_path': 'a.Wrapper', 'init_args': {}}"],
+            "data: expected a list: write `- ` before the first line of each entry, and indent its other lines; "
+            "got {'class_path': 'a.Wrapper', 'init_args': {}}",
+        ),
+        (
+            ["- Not a valid subclass of Model", "- a class path (str)", "Given value: {'init_args': None, 'lr': 1}"],
+            "data: init_args is empty: indent the options of the class below it; got {'init_args': None, 'lr': 1}",
+        ),
+        (
+            ["Unable to load config 'max_epochs 5'", '- Parser key "data": Unable to load config "max_epochs 5"'],
+            "data: expected options, such as `max_epochs: 5`, but 'max_epochs 5' has no colon",
+        ),
+        (
+            ["- Expected a dot import path string: my env", "Given value: my env"],
+            "data: expected a class path (package.module.Class), got my env",
+        ),
+    ],
+)
+def test_mistakes_in_files_come_with_what_to_change(details: list[str], message: str) -> None:
+    assert explain("\n".join(['Parser key "data":', *details])) == message
+
+
+def test_a_python_file_in_place_of_a_class_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my_envs.py").write_text("class Maze: ...\n", encoding="utf-8")
+    lines = ['Parser key "env":', "- Invalid content in sub-config file my_envs.py: expected <document start>"]
+    text = explain("\n".join([*lines, "in line 1", "Given value: my_envs.py"]))
+    near = "name a class or function with its module, such as my_envs.Maze"
+    assert text == f"env: my_envs.py is a file of Python code, not of options; {near}"

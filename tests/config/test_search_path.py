@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from maze_pl.config.search_path import config_folder, project_folder, shipped_folder, suggestion
+from maze_pl.config.search_path import (
+    ConfigurationError,
+    config_folder,
+    project_folder,
+    read,
+    shipped_folder,
+    suggestion,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +44,17 @@ def test_only_names_that_are_close_are_suggested() -> None:
     kpis = ["corrections_per_day", "cycles_per_day", "profit_per_day"]
     assert suggestion("profit_per_days", kpis) == "; did you mean profit_per_day?"
     assert suggestion("per_day", kpis).count(" or ") == 2
+
+
+def test_a_tab_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text("base: ppo_cartpole\nmodel:\n\tlr: 1\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError) as error:
+        read(path)
+    assert (
+        str(error.value) == f"{path} cannot be read: line 3 is indented by a tab, which YAML does not allow: use spaces"
+    )
+    path.write_text('a: "\t"\nb: [1\n', encoding="utf-8")  # another fault
+    with pytest.raises(ConfigurationError) as error:
+        read(path)
+    assert "by a tab" not in str(error.value)

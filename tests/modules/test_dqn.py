@@ -457,8 +457,11 @@ def test_networks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="without a critic: leave the critic out of networks"):
         DQN(networks=composer(dueling=True), spec=spec)
     box = Spec({0: StepSpec(step_spec("choice").observation_space, spaces.Dict({"move": spaces.Box(-1, 1, (2,))}))})
-    with pytest.raises(TypeError, match=r"'move'.*EpsilonGreedyProbabilityDistribution needs a Discrete"):
-        DQN(networks=composer(), spec=box)
+    for networks in (composer(), "auto"):
+        with pytest.raises(
+            ValueError, match=r"'move' of sub-step 0 .*, but DQN needs discrete options: use .* SAC, TD3"
+        ):
+            DQN(networks=networks, spec=box)
 
 
 class RememberingValueNet(nn.Module):

@@ -355,11 +355,15 @@ def test_networks_that_do_not_fit_are_refused() -> None:
         TD3(networks=composer(states), spec=spec)
     discrete = Spec({0: StepSpec(spec.steps[0].observation_space, spaces.Dict({"choice": spaces.Discrete(2)}))})
     expected = r"'choice' of sub-step 0 has the space Discrete\(2\), but TD3 needs boxes .*: use .* DQN, SAC or PPO$"
-    for networks in (composer(config=None), "auto"):
+    for networks in (composer(config=None), composer(), "auto"):
         with pytest.raises(ValueError, match=expected):
             TD3(networks=networks, spec=discrete)
-    with pytest.raises(TypeError, match=r"'choice'.*needs a Box of floats"):
-        TD3(networks=composer(), spec=discrete)
+    actions = spaces.Dict({"move": spaces.Box(-math.inf, math.inf, (2,))})
+    unbounded = Spec({0: StepSpec(spec.steps[0].observation_space, actions)})
+    with pytest.raises(
+        ValueError, match=r"'move' of sub-step 0 has .* TD3 needs boxes with finite bounds: give .* PPO"
+    ):
+        TD3(networks=composer(), spec=unbounded)
 
 
 def test_batches_of_other_data_modules_are_refused(kit: SimpleNamespace) -> None:

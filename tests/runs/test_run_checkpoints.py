@@ -93,6 +93,10 @@ def test_the_best_checkpoint_of_a_run_is_found_in_its_folder_without_a_message(
     assert str(best_or_last("run")) == files[1]
     message = f"run has no best.ckpt, because no evaluation has selected one; using {files[1]}"
     assert message in capsys.readouterr().err
+    Path("run", "final_evaluation.json").touch()
+    assert str(best_or_last("run")) == files[1]
+    message = "run has no best.ckpt, though its final evaluation played with one: the file has been removed; using"
+    assert message in capsys.readouterr().err
     with pytest.raises(ConfigurationError, match=r"neither lost nor run/checkpoints/lost.ckpt nor run/best/lost.ckpt"):
         named_checkpoint("run", "lost")
     Path(files[1]).unlink()

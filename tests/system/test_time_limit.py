@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from maze_pl.system.time_limit import CallTimeoutError, time_limit
+from maze_pl.system.time_limit import CallTimeoutError, place_of, time_limit
 
 
 def hang() -> None:
@@ -27,6 +27,14 @@ def test_a_call_that_does_not_return_is_interrupted_where_it_hangs() -> None:
         hang()
     assert signal.getsignal(signal.SIGALRM) is former
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_script_that_starts_everything_is_not_the_place_where_it_hangs() -> None:
+    names = {"__name__": "__main__", "current": sys._getframe}
+    exec(compile("def step():\n    return current()\nframes = [step(), current()]", "/bin/maze-pl", "exec"), names)
+    inner, script = names["frames"]
+    assert place_of(inner) == "maze-pl:2 in step"
+    assert place_of(script).startswith("test_time_limit.py:")  # which calls it
 
 
 def test_a_call_that_returns_in_time_leaves_no_alarm() -> None:
