@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 _ROUNDING = 1e-12
 """Relative size below which a variation is due to rounding."""
+_LARGE = 0.1
+"""Share of the largest difference above which a difference is large."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Effects:
             differences between its runs are unknown.
         plateau: [R, n_values] results of an interquartile mean if all values that it keeps are equal
             while others differ; its influence values then are 0.
+        added_variance: Variance of further wins where few episodes decide, which Student's interval
+            includes; None if the interval need not cover that of Student, see `two_level`.
     """
 
     estimate: float
@@ -71,6 +75,7 @@ class Effects:
     is_repeated: bool
     lacks_runs: bool
     plateau: Values | None = None
+    added_variance: float | None = None
 
     @property
     def n_values(self) -> int:
@@ -143,7 +148,10 @@ def difference_effects(values: Values, baseline: Values) -> Effects:
     is_shared = ~np.isnan(differences)
     n_shared = max(1, int(is_shared.sum()))
     sums = [abs(float(np.where(is_shared, table, 0.0).sum())) for table in (ours, others)]
-    return _paired_effects(differences, max(sums) / n_shared)
+    effects = _paired_effects(differences, 0.0, max(sums) / n_shared)
+    if len(values) == len(baseline) == 1:
+        return replace(effects, added_variance=effects.added_variance or 0.0)
+    return effects
 
 
 def improvement_effects(values: Values, baseline: Values) -> Effects:
@@ -162,22 +170,50 @@ def improvement_effects(values: Values, baseline: Values) -> Effects:
     others = baseline[None]
     wins = np.where(ours > others, 1.0, np.where(ours == others, 0.5, 0.0))  # [R, S, E]
     wins[np.isnan(ours) | np.isnan(others)] = np.nan
-    return _paired_effects(wins)
+    return _paired_effects(wins, 0.5)
 
 
-def _paired_effects(values: Values, size: float = 0.0) -> Effects:
+def _paired_effects(values: Values, of_tie: float, size: float = 0.0) -> Effects:
     """Return the mean over pairs of runs that have results of the same episode.
 
     Args:
         values: [R, S, E] result of each pair; NaN where one of both has none.
+        of_tie: Result of a pair that is equally good.
         size: Size of the numbers that they come from, for rounding errors.
     """
-    influence, mean = _influence_of_mean(_with_values(values), size)
+    present = _with_values(values)
+    influence, mean = _influence_of_mean(present, size)
     influences = [influence, influence]
     if influence.size:
         influences = [influence.mean(axis=1), influence.mean(axis=0)]  # [R, E] and [S, E]
     weights = [1.0, 0.0]  # both have the same mean in an episode, which counts once
-    return _effects(mean, influences, weights, values.shape)
+    effects = _effects(mean, influences, weights, values.shape)
+    if not influence.size:
+        return effects
+    return replace(effects, added_variance=_added_variance(np.abs(present - of_tie), _ROUNDING * size))
+
+
+def _added_variance(sizes: Values, smallest: float) -> float | None:
+    """Return the variance of a mean that one more win of either entry adds; None unless few episodes may decide.
+
+        (1 / R^2 + 1 / S^2) m / (E (E - 1))   for the mean square m of the large sizes
+
+    Few episodes may decide if there are ties, or if at most half of the sizes are large, such as those of
+    rare successes among small costs.
+
+    Args:
+        sizes: [R, S, E] size of the difference of each pair of runs in each episode; NaN if there is none.
+        smallest: Size below which a difference is due to rounding.
+    """
+    n_runs, n_others, n_episodes = sizes.shape
+    largest = float(np.nanmax(sizes))
+    large = sizes[sizes > _LARGE * largest]
+    has_ties = bool((sizes <= max(smallest, _ROUNDING * largest)).any())
+    is_rare = 2 * large.size <= int((~np.isnan(sizes)).sum())
+    if n_episodes < 2 or not large.size or not (has_ties or is_rare):
+        return None
+    of_one = (large**2).mean() / (n_episodes * (n_episodes - 1))
+    return float((1.0 / n_runs**2 + 1.0 / n_others**2) * of_one)
 
 
 def _with_values(values: Values) -> Values:

@@ -1,6 +1,5 @@
 """Results of a comparison: a table of entries and metrics, and the differences between entries."""
 
-import html
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.version import __version__
 from maze_pl.runs.intervals import CONFIDENCE, Interval
-from maze_pl.runs.tables import number_text
 
 if TYPE_CHECKING:
     import pandas
@@ -265,27 +263,16 @@ class Comparison:
         return {key: _plain(value) for key, value in content.items()}
 
     def _repr_html_(self) -> str:
-        """Return the table as HTML, for notebooks."""
-        rows = self.rows
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-        body = []
-        for row in rows:
-            cells = "".join(f"<td>{html.escape(_text(value))}</td>" for value in row.values())
-            body.append(f"<tr>{cells}</tr>")
-        winner = html.escape(f"winner by {self.metric}: {self.winner or 'none'}")
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table><p>{winner}</p>"
+        """Return the tables of the console as HTML, for notebooks."""
+        from maze_pl.comparison.notebook import notebook_html  # which needs this class
+
+        return notebook_html(self)
 
 
 def _columns(name: str, value: float, interval: Interval | None) -> dict[str, float | None]:
     """Return the columns of an estimate and the ends of its interval."""
     low, high = interval or (None, None)
     return {name: None if math.isnan(value) else value, f"{name}, low": low, f"{name}, high": high}
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

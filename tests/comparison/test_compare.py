@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 import shutil
 import threading
 from functools import partial
@@ -166,6 +167,17 @@ def test_a_notebook_shows_it_without_markup_of_names(table: Comparison) -> None:
     named = compare({"<script>": "random"}, env=cart_pole, n_episodes=2, max_steps=5)
     assert "&lt;script&gt;" in named._repr_html_() and "<script>" not in named._repr_html_()
     assert "winner by return: swinging" in table._repr_html_()
+
+
+def test_a_notebook_shows_the_tables_of_the_console(table: Comparison) -> None:
+    shown = table._repr_html_()
+    heads = re.findall("<th [^>]*>([^<]*)</th>", shown)
+    assert heads[:7] == ["metric", "entry", "runs", "mean", "95% interval", "IQM", "95% interval"]
+    assert heads[7:11] == ["metric", "entry", "baseline", "episodes"]
+    cells = re.findall("<td [^>]*>([^<]*)</td>", shown)
+    for line in console_text(table).splitlines():
+        if line.startswith("return"):
+            assert set(re.split(" {2,}", line)) <= set(cells)
 
 
 def test_unknown_entries_and_comparisons_are_refused(table: Comparison) -> None:

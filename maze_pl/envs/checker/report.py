@@ -28,9 +28,9 @@ class CheckLine(NamedTuple):
     explanation: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckReport:
-    """Findings of the doctor; as text, a table of at most 100 columns.
+    """Findings of the doctor; as text and in notebooks, a table of at most 100 columns.
 
     Attributes:
         title: Name of the environment, with the number of acts and episodes.
@@ -44,6 +44,9 @@ class CheckReport:
     def ok(self) -> bool:
         """True if there are no errors; there may be warnings."""
         return all(line.verdict != ERROR for line in self.lines)
+
+    def __repr__(self) -> str:
+        return str(self)  # so that notebooks show the table
 
     def __str__(self) -> str:
         rows = [("check", "verdict", "explanation"), *self.lines]
