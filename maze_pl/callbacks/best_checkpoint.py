@@ -13,6 +13,7 @@ from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.checkpoint import callback_state
 from maze_pl.core.run_starts import is_first_fit
 from maze_pl.events.display import format_value
+from maze_pl.modules.published_values import awaits_episodes
 from maze_pl.runs.checkpoint import read_checkpoint, write_checkpoint
 
 
@@ -90,10 +91,15 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint if the evaluation of this epoch is the best."""
-        if self._evaluated:
+        if self._evaluated and awaits_episodes(str(self.monitor), trainer.callback_metrics):
+            reason = f"no training episode has ended in this epoch, which has no {self.monitor}"
+            say(trainer, f"{reason}: best.ckpt stays as it is; longer epochs have more episodes")
+        elif self._evaluated:
             if self.monitor not in trainer.callback_metrics:
                 keep_last(trainer)
-                raise unknown_value(self, str(self.monitor), trainer.callback_metrics)
+                is_known = self.best_model_score is not None
+                metrics = trainer.callback_metrics
+                raise unknown_value(self, str(self.monitor), metrics, has_been_known=is_known)
             known = self.best_model_score
             super().on_train_epoch_end(trainer, pl_module)
             self._n_evaluations += 1

@@ -9,6 +9,7 @@ from pytorch_lightning import callbacks
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.run_starts import is_first_fit
+from maze_pl.modules.published_values import awaits_episodes
 
 _Mode = Literal["max", "min"]
 _ENDLESS: Final = sys.maxsize
@@ -101,8 +102,10 @@ class EarlyStopping(callbacks.EarlyStopping):
     def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
         if self.monitor in trainer.callback_metrics:
             super()._run_early_stopping_check(trainer)
-        else:
-            self._problem = unknown_value(self, self.monitor, trainer.callback_metrics)
+        elif not awaits_episodes(self.monitor, trainer.callback_metrics):
+            is_known = bool(self.best_score.isfinite())
+            metrics = trainer.callback_metrics
+            self._problem = unknown_value(self, self.monitor, metrics, has_been_known=is_known)
             trainer.should_stop = True  # after the last checkpoint
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

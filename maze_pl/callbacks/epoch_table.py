@@ -22,6 +22,10 @@ class EpochTable(Callback):
 
     _began, _evaluated, _explained = 0.0, False, False
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock, also of the rest of an epoch."""
+        self._began = time.perf_counter()
+
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
         self._began = time.perf_counter()

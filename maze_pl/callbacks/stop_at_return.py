@@ -9,6 +9,7 @@ from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.run_starts import is_first_fit
+from maze_pl.modules.published_values import awaits_episodes
 
 
 class StopAtReturn(callbacks.Callback):
@@ -62,8 +63,10 @@ class StopAtReturn(callbacks.Callback):
         self.take(trainer)
         if self.threshold is None:
             return
-        if self.monitor not in trainer.callback_metrics:
-            self._problem = unknown_value(self, self.monitor, trainer.callback_metrics)
+        metrics = trainer.callback_metrics
+        if self.monitor not in metrics and not awaits_episodes(self.monitor, metrics):
+            is_known = self.best > -torch.inf
+            self._problem = unknown_value(self, self.monitor, metrics, has_been_known=is_known)
         trainer.should_stop = trainer.should_stop or not self.missed or self._problem is not None
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -34,7 +34,7 @@ TRAINER_DEFAULTS = {
 """Options of the trainer that have other defaults than Lightning's."""
 DESCRIPTIONS = {
     "fit": (
-        "Train an agent: maze-pl fit --config NAME. Options of algorithms are listed by `--model.help PPO`, "
+        "Train an agent: maze-pl fit --config NAME. Options of an algorithm are listed by `--model.help ALGORITHM`, "
         "those of rollouts, environments and evaluators by `--data.help RolloutDataModule`."
     ),
     "validate": "Evaluate a trained agent: maze-pl validate RUN_DIR.",

@@ -61,6 +61,11 @@ def thin_out(summaries: Sequence[EpisodeSummary]) -> None:
     """
     sampled = [summary for summary in summaries if summary.samples]
     if len(sampled) > MAX_SAMPLED_EPISODES:
-        sampled.sort(key=lambda one: derive_seed("sample", one.env_index, one.episode_index))
+        sampled.sort(key=lambda one: sampling_order(one.env_index, one.episode_index))
         for summary in sampled[MAX_SAMPLED_EPISODES:]:
             summary.samples = {}
+
+
+def sampling_order(env_index: int, episode_index: int) -> int:
+    """Return the number by which episodes are sorted: the first ones keep their samples."""
+    return derive_seed("sample", env_index, episode_index)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from maze_pl.core.episode import EpisodeSummary, StatKey
+from maze_pl.core.episode import MAX_SAMPLED_EPISODES, EpisodeSummary, StatKey, sampling_order
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _AT_ONCE = 1 << 18
@@ -165,6 +165,7 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
         reward: [n] float64.
         kpis: KPI -> [n] float64, NaN where an episode has no value.
         statistics: Values of the episodes that have any, by statistic.
+        samples: Values sampled at random by monitoring wrappers; see `thin_out_batches`.
     """
 
     env_index: Array
@@ -173,6 +174,7 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
     reward: Array
     kpis: dict[str, Array] = field(default_factory=dict)
     statistics: dict[StatKey, StatColumn] = field(default_factory=dict)
+    samples: dict[StatKey, StatColumn] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.env_index)
@@ -190,10 +192,8 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
 
     def __iter__(self) -> Iterator[EpisodeSummary]:
         """Yield the summary of each episode."""
-        statistics: list[dict[StatKey, Any]] = [{} for _ in range(len(self))]
-        for key, column in self.statistics.items():
-            for place, value in column.per_episode():
-                statistics[place][key] = value
+        statistics = _per_episode(self.statistics, len(self))
+        samples = _per_episode(self.samples, len(self))
         kpis: list[dict[str, float]] = [{} for _ in range(len(self))]
         for name, values in self.kpis.items():
             for place in np.flatnonzero(~np.isnan(values)).tolist():
@@ -206,8 +206,10 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
             strict=True,
         )
         for place, (env_steps, reward, env_index, episode_index) in enumerate(numbers):
-            indices = {"env_index": env_index, "episode_index": episode_index}
-            yield EpisodeSummary(statistics[place], env_steps, reward, kpis[place], **indices)
+            summary = EpisodeSummary(statistics[place], env_steps, reward, kpis[place])
+            summary.env_index, summary.episode_index = env_index, episode_index
+            summary.samples = samples[place]
+            yield summary
 
     def chosen(self, order: Array) -> EpisodeBatch:
         """Return some episodes in another order.
@@ -224,42 +226,105 @@ class EpisodeBatch(Sequence[EpisodeSummary]):
             self.reward[order],
             {name: values[order] for name, values in self.kpis.items()},
             {key: column.ordered(rank, len(order)) for key, column in self.statistics.items()},
+            {key: column.ordered(rank, len(order)) for key, column in self.samples.items()},
         )
+
+    def all_columns(self) -> dict[StatKey, StatColumn]:
+        """Return statistics and samples; some episodes may have a number, and others a sample."""
+        columns = {**self.statistics, **self.samples}
+        for key in self.statistics.keys() & self.samples.keys():
+            both = StatColumn.joined([self.statistics[key], self.samples[key]])
+            columns[key] = both.ordered(np.arange(len(self)), len(self))
+        return columns
+
+    def keep_samples(self, kept: Array) -> None:
+        """Drop the samples of all other episodes.
+
+        Args:
+            kept: [m] positions of the episodes that keep them.
+        """
+        rank = np.full(len(self), -1)
+        rank[kept] = kept
+        columns = {key: column.ordered(rank, len(self)) for key, column in self.samples.items()}
+        self.samples = {key: column for key, column in columns.items() if len(column.episodes)}
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the batch to dicts, strings and arrays."""
-        return {**vars(self), "statistics": {key: vars(column) for key, column in self.statistics.items()}}
+        statistics = {key: vars(column) for key, column in self.statistics.items()}
+        samples = {key: vars(column) for key, column in self.samples.items()}
+        return {**vars(self), "statistics": statistics, "samples": samples}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> EpisodeBatch:
         """Make the batch that `to_dict` converted."""
-        columns = {key: StatColumn(**column) for key, column in content["statistics"].items()}
-        return cls(**{**content, "statistics": columns})
+        statistics = {key: StatColumn(**column) for key, column in content["statistics"].items()}
+        samples = {key: StatColumn(**column) for key, column in content.get("samples", {}).items()}
+        return cls(**{**content, "statistics": statistics, "samples": samples})
 
     @classmethod
     def concatenated(cls, parts: Sequence[EpisodeBatch]) -> EpisodeBatch:
         """Return the episodes of several batches, one after the other."""
-        lengths = np.array([len(part) for part in parts])
-        firsts = np.cumsum(lengths) - lengths
         kpis: dict[str, Array] = {}
         for name in dict.fromkeys(name for part in parts for name in part.kpis):
             kpis[name] = np.concatenate([part.kpis.get(name, np.full(len(part), np.nan)) for part in parts])
-        statistics: dict[StatKey, StatColumn] = {}
-        for key in dict.fromkeys(key for part in parts for key in part.statistics):
-            columns = []
-            for first, part in zip(firsts.tolist(), parts, strict=True):
-                if key in part.statistics:
-                    column = part.statistics[key]
-                    columns.append(replace(column, episodes=column.episodes + first))
-            statistics[key] = StatColumn.joined(columns)
+        lengths = [len(part) for part in parts]
         return cls(
             np.concatenate([part.env_index for part in parts]),
             np.concatenate([part.episode_index for part in parts]),
             np.concatenate([part.env_steps for part in parts]),
             np.concatenate([part.reward for part in parts]),
             kpis,
-            statistics,
+            _joined_columns(lengths, [part.statistics for part in parts]),
+            _joined_columns(lengths, [part.samples for part in parts]),
         )
+
+
+def _per_episode(columns: Mapping[StatKey, StatColumn], n_episodes: int) -> list[dict[StatKey, Any]]:
+    """Return the values of each episode of a batch."""
+    values: list[dict[StatKey, Any]] = [{} for _ in range(n_episodes)]
+    for key, column in columns.items():
+        for place, value in column.per_episode():
+            values[place][key] = value
+    return values
+
+
+def _joined_columns(
+    lengths: Sequence[int], of_parts: Sequence[Mapping[StatKey, StatColumn]]
+) -> dict[StatKey, StatColumn]:
+    """Return the columns of several batches, one after the other.
+
+    Args:
+        lengths: Number of episodes of each batch.
+        of_parts: Columns of each batch.
+    """
+    by_key: dict[StatKey, list[StatColumn]] = {}
+    first = 0
+    for length, columns in zip(lengths, of_parts, strict=True):
+        for key, column in columns.items():
+            by_key.setdefault(key, []).append(replace(column, episodes=column.episodes + first))
+        first += length
+    return {key: StatColumn.joined(parts) for key, parts in by_key.items()}
+
+
+def thin_out_batches(batches: Sequence[EpisodeBatch]) -> None:
+    """Keep the samples of at most 100 episodes, the same ones as `thin_out` keeps.
+
+    Args:
+        batches: Batches with all episodes of an epoch so far.
+    """
+    sampled: list[tuple[int, int, int]] = []  # order, batch and position of each episode
+    for number, batch in enumerate(batches):
+        places = {place for column in batch.samples.values() for place in column.episodes.tolist()}
+        for place in places:
+            order = sampling_order(int(batch.env_index[place]), int(batch.episode_index[place]))
+            sampled.append((order, number, place))
+    if len(sampled) <= MAX_SAMPLED_EPISODES:
+        return
+    kept: dict[int, list[int]] = {number: [] for _, number, _ in sampled}
+    for _, number, place in sorted(sampled)[:MAX_SAMPLED_EPISODES]:
+        kept[number].append(place)
+    for number, positions in kept.items():
+        batches[number].keep_samples(np.array(positions, np.int64))
 
 
 if TYPE_CHECKING:

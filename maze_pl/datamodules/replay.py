@@ -60,7 +60,8 @@ class ReplayDataModule(RolloutDataModule):
         num_batches_per_iter: Minibatches per batch, one for each update.
         batch_size: Acts of each sub-step in a minibatch, on each rank.
         replay_buffer_size: Capacity in transitions of each sub-step, on each rank.
-        initial_buffer_size: Transitions of all sub-steps, on each rank, before the first update.
+        initial_buffer_size: Transitions of all sub-steps, on each rank, before the first update; at
+            most `replay_buffer_size`, also with several sub-steps, as some of them may rarely act.
         initial_sampling_policy: Class or function that makes the policy that acts until then from any of
             `action_spaces_dict` and `masks` (by sub-step) and `spec`; each shard acts with a copy of it. None means
             a `RandomPolicy`, which always gets the masks.

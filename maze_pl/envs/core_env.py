@@ -118,9 +118,10 @@ class CoreEnv(ABC):
         return {0: 1}
 
     def get_actor_rewards(self) -> Array | None:
-        """Return the rewards of the finished environment step's acts in order.
+        """Return the rewards of the finished environment step's acts in order; they should add up to its reward.
 
-        None (default) stands for a team reward.
+        If the episode ends within a step, these are the acts so far. None (default) stands for a
+        team reward.
         """
         return None
 
@@ -248,9 +249,10 @@ def _parts(own: Any, other: Any) -> Iterator[tuple[Any, Any]]:
 class RewardAggregatorInterface(Subscriber):
     """Computes the reward of an environment step from its events and the state after it.
 
-    The simulation registers the aggregator with its pubsub and asks for the reward once at the end
-    of a step. With one aggregator per agent, the simulation returns their rewards from
-    `get_actor_rewards`.
+    The simulation registers the aggregator with its pubsub and asks for the reward once, in the act
+    that completes an environment step or ends the episode. Asked in several acts of a step, the
+    aggregator pays for earlier events again, as it holds all events of the step so far. With one
+    aggregator per agent, the simulation returns their rewards from `get_actor_rewards`.
     """
 
     @abstractmethod

@@ -141,7 +141,7 @@ class EpochStatistics:
         """Yield the same as `_inputs`, from arrays."""
         batch = batch.chosen(np.lexsort((batch.reward, batch.env_steps, batch.episode_index, batch.env_index)))
         everyone = np.arange(len(batch))
-        columns = dict(batch.statistics)
+        columns = batch.all_columns()
         columns[(*_REWARD, None, ())] = StatColumn(everyone, batch.reward)
         columns[(*_REWARD, "step_count", ())] = StatColumn(everyone, batch.env_steps)
         for kpi, values in batch.kpis.items():

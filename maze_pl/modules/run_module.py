@@ -22,6 +22,7 @@ from maze_pl.core.checkpoint_io import readable_io
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.unsuitable_features import refuse_unsuitable_trainer
+from maze_pl.modules.averaged_weights import average_exactly
 from maze_pl.modules.coefficients import Coefficients, HasCoefficients
 from maze_pl.modules.described_statistics import descriptions_of
 from maze_pl.modules.env_step_count import EnvStepCount
@@ -30,6 +31,7 @@ from maze_pl.modules.half_precision import keep_batches_exact
 from maze_pl.modules.hooks import AlgorithmHooks
 from maze_pl.modules.optimization.recorded_values import RecordedValue
 from maze_pl.modules.overridden_hooks import ExtendedHooks, refuse_uncalled_hooks
+from maze_pl.modules.published_values import PublishedValues
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.restored_modes import RestoredModes
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
@@ -70,6 +72,7 @@ class RunModule(
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self.epoch_plots: dict[str, dict[str, Any]] = {}
         self._statistics = RunStatistics()
+        self._published = PublishedValues()
         self._learned_type = learned_type(type(self))
         self._coefficients = Coefficients(self)
         self._schedulers = Schedulers(self)
@@ -135,6 +138,7 @@ class RunModule(
             trainer.strategy.checkpoint_io = readable_io(trainer.strategy.checkpoint_io)
         if stage == "fit" and trainer is not None:
             refuse_unsuitable_trainer(trainer)
+            average_exactly(trainer)
             if trainer.fast_dev_run and not trainer.overfit_batches:  # which removes the limit of batches
                 trainer.fit_loop.epoch_loop.max_steps = -1  # a batch takes several steps
             self.check_data_module(getattr(trainer, "datamodule", None))
@@ -282,10 +286,7 @@ class RunModule(
     def _finish_training(self, *, on_step: bool) -> None:
         self.record_epoch()
         self.record("time_epoch", time.perf_counter() - self._epoch_began)
-        table = self._statistics.finish_training()
-        self._publish("train", table)
-        metrics = {f"train/{name}": value for name, value in table.metrics.items()}
-        self.log_dict(metrics, logger=False, on_step=on_step, on_epoch=not on_step, sync_dist=True)
+        self._publish({"train": self._statistics.finish_training()}, on_step=on_step, on_epoch=not on_step)
         _ = self.trainer.callback_metrics  # Lightning keeps logged values once they are read
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -302,10 +303,7 @@ class RunModule(
         if self.trainer.sanity_checking:
             self._statistics.discard_evaluation()
             return
-        for name, table in self._statistics.finish_evaluation().items():
-            self._publish(name, table)
-            metrics = {f"{name}/{metric}": value for metric, value in table.metrics.items()}
-            self.log_dict(metrics, logger=False, batch_size=1, sync_dist=True)
+        self._publish(self._statistics.finish_evaluation(), batch_size=1)
 
     def on_validation_end(self) -> None:
         """Use coefficients that callbacks have set after an evaluation in training."""
@@ -316,21 +314,24 @@ class RunModule(
         """Do the same as in validation."""
         self.on_validation_epoch_end()
 
-    def _publish(self, source: str, table: SourceStatistics) -> None:
-        self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
-        scalars = table.scalars(source)
-        for logger in self.loggers:
-            logger.log_metrics(scalars, step=self.env_steps)
-            logger.save()
-        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in scalars.items()})
+    def _publish(self, tables: dict[str, SourceStatistics], **options: Any) -> None:
+        """Pass statistics to loggers and callbacks; `options` are those of `log_dict`."""
+        self._published.withdraw(tables, self.trainer.callback_metrics)
+        self._schedulers.forget(tables)
+        for source, table in tables.items():
+            self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
+            scalars = table.scalars(source)
+            for logger in self.loggers:
+                logger.log_metrics(scalars, step=self.env_steps)
+                logger.save()
+            self.log_dict(table.short_values(source), logger=False, sync_dist=True, **options)
+            self._published.add(source, table, self.trainer.callback_metrics)
 
     # --------------------------------------------------------------------------------------------- checkpoints
 
     def on_train_start(self) -> None:
-        """Restore or seed the random generators of this rank.
-
-        This hook runs after Lightning has restored its state, which would overwrite them.
-        """
+        """Start the clock; restore or seed random generators, as Lightning no longer overwrites them."""
+        self._epoch_began = time.perf_counter()  # also of the rest of an epoch
         self._schedulers.start()
         self._follow_schedules()
         restored, self._restored = self._restored, None

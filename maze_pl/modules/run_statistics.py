@@ -13,7 +13,13 @@ from torch import Tensor
 
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary, thin_out
-from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes, fetched_summaries, joined_summaries
+from maze_pl.core.episode_batch import (
+    EpisodeBatch,
+    PendingEpisodes,
+    fetched_summaries,
+    joined_summaries,
+    thin_out_batches,
+)
 from maze_pl.core.exact_sums import exact_mean, exact_sum
 from maze_pl.events import EpochStatistics, Histogram
 from maze_pl.system.ranks import gather_objects
@@ -45,6 +51,10 @@ class SourceStatistics:
             for name, value in self.values.items()
         }
 
+    def short_values(self, prefix: str) -> dict[str, float]:
+        """Return the metrics for callbacks, as "<prefix>/<name>"."""
+        return {f"{prefix}/{name}": value for name, value in self.metrics.items()}
+
 
 class _SourceData(NamedTuple):
     """Data of a source from one rank.
@@ -52,10 +62,12 @@ class _SourceData(NamedTuple):
     Attributes:
         sums: Name of a recorded number -> sum of its values, and of their counts.
         episodes: Episodes that ended there.
+        plays: Whether the source plays episodes, even if none has ended.
     """
 
     sums: dict[str, tuple[float, float]]
     episodes: Sequence[EpisodeSummary]
+    plays: bool
 
 
 def episode_means(summaries: Sequence[EpisodeSummary]) -> dict[str, float]:
@@ -108,7 +120,12 @@ class RunStatistics:
         """Add episodes that ended on this rank; `source` is "train" or an evaluator's name."""
         pending = self._pending.setdefault(source, [])
         pending.append(summaries)
-        if not isinstance(summaries, EpisodeBatch | PendingEpisodes) and any(summary.samples for summary in summaries):
+        if isinstance(summaries, PendingEpisodes):
+            return
+        if isinstance(summaries, EpisodeBatch):
+            if summaries.samples:
+                thin_out_batches([part for part in pending if isinstance(part, EpisodeBatch)])
+        elif any(summary.samples for summary in summaries):
             thin_out(list(chain.from_iterable(pending)))
 
     def fetch_episodes(self) -> None:
@@ -140,15 +157,18 @@ class RunStatistics:
         """Combine what all ranks have of these sources, and of those that other ranks name."""
         of_this_rank: dict[str, _SourceData] = {}
         for source in sources:
+            plays = source in self._pending
             episodes = fetched_summaries(joined_summaries(self._pending.pop(source, [])))
-            of_this_rank[source] = _SourceData(self._sums(source), episodes)
+            of_this_rank[source] = _SourceData(self._sums(source), episodes, plays)
         by_source: dict[str, list[_SourceData]] = {}  # of each rank that has the source
         for of_rank in gather_objects(of_this_rank):
             for source, data in of_rank.items():
                 by_source.setdefault(source, []).append(data)
         tables = {}
         for source, of_ranks in by_source.items():
-            table = self._table(source, joined_summaries([data.episodes for data in of_ranks]))
+            plays = any(data.plays for data in of_ranks)
+            episodes = joined_summaries([data.episodes for data in of_ranks])
+            table = self._table(source, episodes, plays)
             for name, mean in _means([data.sums for data in of_ranks]).items():
                 values = table.values if "/" in name else table.metrics
                 values[name] = mean
@@ -209,11 +229,11 @@ class RunStatistics:
             else:
                 self._pending[name] = [[EpisodeSummary.from_dict(summary) for summary in content]]
 
-    def _table(self, source: str, summaries: Sequence[EpisodeSummary]) -> SourceStatistics:
+    def _table(self, source: str, summaries: Sequence[EpisodeSummary], plays: bool) -> SourceStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())
         epoch.add_all(summaries)
         plots = epoch.compute_plots()
-        values = dict(epoch.compute()) if epoch.total_episode_count else {}  # never played
+        values = dict(epoch.compute()) if plays or epoch.total_episode_count else {}
         return SourceStatistics(values, episode_means(summaries), plots)
 
 

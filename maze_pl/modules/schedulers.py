@@ -7,7 +7,7 @@ of a run do not depend on that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 
 from maze_pl.core.monitored_kpi import monitored_kpi, sources_of
 from maze_pl.core.training_data import DeclaresKpis, DeclaresKpisOfEvaluators
+from maze_pl.modules.published_values import awaits_episodes
 
 _HOOK = "configure_optimizers"
 
@@ -206,12 +207,14 @@ class Schedulers:
         self._counts = [_count(config) for config in self._configs]
 
     def _monitored(self, config: LRSchedulerConfig) -> Any:
-        """Return the value that a scheduler monitors; None if it is missing but not required."""
+        """Return the value that a scheduler monitors; None if it is missing but not required now."""
         name, metrics = str(config.monitor), self._module.trainer.callback_metrics
         if name in metrics:
             return metrics[name]
         if name in self._restored:
             return self._restored[name]
+        if awaits_episodes(name, metrics):
+            return None
         known = ", ".join(sorted(metric for metric in metrics if "_" not in metric.partition("/")[0])) or "none"
         kind = type(config.scheduler).__name__
         message = f"{kind} monitors {name!r}, which has no value; there is {known}"
@@ -256,7 +259,9 @@ class Schedulers:
         if not is_open or self._finished_epoch == trainer.current_epoch:
             return False
         due = self._due("epoch", trainer.current_epoch + 1, by_value=True)
-        return all(str(config.monitor) in trainer.callback_metrics for config in due)
+        metrics = trainer.callback_metrics
+        names = [str(config.monitor) for config in due]
+        return all(name in metrics or awaits_episodes(name, metrics) for name in names)
 
     def _update_states(self, checkpoint: dict[str, Any]) -> None:
         """Replace the states of optimisers and schedulers in a checkpoint, unless it has none."""
@@ -269,6 +274,12 @@ class Schedulers:
     def load(self, monitored: dict[str, float]) -> None:
         """Restore the monitored values of a checkpoint, which Lightning does not keep."""
         self._restored = monitored
+
+    def forget(self, sources: Iterable[str]) -> None:
+        """Forget restored values of "train" or of evaluators, which have new ones."""
+        prefixes = tuple(f"{source}{mark}" for source in sources for mark in "/_")
+        for name in [name for name in self._restored if name.startswith(prefixes)]:
+            del self._restored[name]
 
 
 def _kept_parts(config: LRSchedulerConfig) -> dict[str, Any]:

@@ -61,6 +61,6 @@ def test_the_help_of_view_shows_each_option_once(capsys: pytest.CaptureFixture[s
 
 def test_the_help_of_fit_names_configurations_and_the_help_of_components(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of("fit", capsys)
-    assert "Options of algorithms are listed by `--model.help PPO`" in text
+    assert "Options of an algorithm are listed by `--model.help ALGORITHM`" in text
     assert "Name or file of a configuration" in text
     assert "registry" not in text.partition("--ckpt_path")[2].partition("--")[0]

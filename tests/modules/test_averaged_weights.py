@@ -1,4 +1,4 @@
-"""Checkpoints whose weights are an average by a callback of Lightning."""
+"""Averages of weights by callbacks of Lightning, and checkpoints that hold them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Checkpoint, EMAWeightAveraging
+from pytorch_lightning.callbacks import Callback, Checkpoint, EMAWeightAveraging, WeightAveraging
+from torch import distributed, multiprocessing, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
 
 from maze_pl.modules import A2C
+from maze_pl.modules.averaged_weights import ExactAverage
+from maze_pl.schedules import Linear
+from maze_pl.system.ranks import gather_objects
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`"),
@@ -30,6 +35,16 @@ class Saved(Checkpoint):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         if trainer.current_epoch == 1:
             trainer.save_checkpoint(self.path)
+
+
+class Last(Checkpoint):
+    """Keeps a checkpoint at the end of training, before the average takes the place of the weights."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        trainer.save_checkpoint(self.path)
 
 
 @pytest.fixture
@@ -65,3 +80,116 @@ def test_resuming_needs_the_callback_as_the_optimisers_state_is_not_that_of_the_
     module = A2C(actor_critic=kit.make_actor_critic())
     kit.fit(module, epochs=3, ckpt_path=path, callbacks=[EMAWeightAveraging(decay=0.5)])
     assert module.env_steps == 3 * N_STEPS
+
+
+class Buffers(nn.Module):
+    """Buffers of all kinds, the weight of a layer, and the running statistics of its outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+        self.n_updates = nn.Buffer(torch.tensor(0))
+        self.scale = nn.Buffer(torch.tensor(1.0))
+        self.levels = nn.Buffer(torch.arange(16), persistent=False)
+        self.factor = nn.Buffer(torch.tensor(0.05), persistent=False)
+
+    def learn(self, step: int) -> None:
+        with torch.no_grad():
+            self.layers[0].weight.fill_(step)
+        self.layers(torch.randn(8, 3, generator=torch.Generator().manual_seed(step)))
+        self.n_updates.add_(1)
+        self.scale.mul_(2.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"avg_fn": get_ema_avg_fn(0.9), "use_buffers": True},
+        {"multi_avg_fn": get_ema_multi_avg_fn(0.9), "use_buffers": True},
+        {"avg_fn": get_ema_avg_fn(0.9), "use_buffers": False},
+        {"use_buffers": True},
+    ],
+    ids=["ema", "lists", "without_buffers", "equal"],
+)
+def test_weights_and_running_statistics_are_averaged_and_counts_and_constants_are_copied(options: Any) -> None:
+    current = Buffers()
+    exact, reference = ExactAverage(AveragedModel(current, **options)), AveragedModel(current, **options)
+    for step in range(1, 4):
+        current.learn(step)
+        exact.update_parameters(current)
+        reference.update_parameters(current)
+    states = [one.module.state_dict() for one in (exact, reference)]
+    averaged = [name for name, one in current.state_dict().items() if one.is_floating_point()]
+    assert all(torch.equal(*(state[name] for state in states)) for name in averaged)
+    assert len(averaged) == 7
+    assert not torch.equal(exact.module.layers[0].weight, current.layers[0].weight)
+    assert torch.equal(exact.module.scale, current.scale) is not options["use_buffers"]
+    for name in ("n_updates", "levels", "factor", "layers.1.num_batches_tracked"):
+        assert torch.equal(exact.module.get_buffer(name), current.get_buffer(name)), name
+    assert exact.state_dict().keys() == reference.state_dict().keys()
+    assert exact.n_averaged == 3
+
+
+def test_booleans_are_copied_to_an_average_of_equal_weights() -> None:
+    current = nn.Module()
+    current.mask = nn.Buffer(torch.tensor([True, False]))
+    average = ExactAverage(AveragedModel(current, use_buffers=True))
+    for _ in range(3):
+        current.mask.logical_not_()
+        average.update_parameters(current)
+        assert torch.equal(average.module.mask, current.mask)
+
+
+def average_on_a_rank(rank: int, folder: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    current = Buffers()
+    average = ExactAverage(AveragedModel(current, avg_fn=get_ema_avg_fn(0.5), use_buffers=True))
+    for step in (1, 2):
+        current.learn(2 * step + rank)
+        average.update_parameters(current)
+    statistics = gather_objects(average.module.layers[1].running_mean.tolist())
+    assert statistics[0] == statistics[1]
+    distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_all_ranks_have_the_same_average_of_running_statistics(tmp_path: Path) -> None:
+    multiprocessing.spawn(average_on_a_rank, (str(tmp_path),), nprocs=2)
+
+
+class Watched(Callback):
+    """Notes categories that the policy has in evaluations."""
+
+    def __init__(self) -> None:
+        self.levels: list[list[int]] = []
+
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        self.levels.append(pl_module.policy.levels.tolist())
+
+
+@pytest.mark.parametrize("averaging", [EMAWeightAveraging(decay=0.9), WeightAveraging(avg_fn=get_ema_avg_fn(0.992))])
+def test_evaluations_and_the_result_of_training_have_the_categories_of_the_networks(
+    kit: SimpleNamespace, averaging: WeightAveraging
+) -> None:
+    watched = Watched()
+    module = A2C(actor_critic=kit.make_actor_critic(), lr=0.1)
+    module.policy.levels = nn.Buffer(torch.arange(4), persistent=False)
+    kit.fit(module, epochs=2, callbacks=[averaging, watched])
+    assert [*watched.levels, module.policy.levels.tolist()] == [[0, 1, 2, 3]] * 3
+
+
+def test_a_run_in_64_bits_with_a_scheduled_option_is_resumed_bit_for_bit(kit: SimpleNamespace, tmp_path: Path) -> None:
+    def train(**options: Any) -> tuple[A2C, dict[str, Any]]:
+        module = A2C(actor_critic=kit.make_actor_critic(), entropy_coef=Linear(0.1, 0.0), lr=0.1)
+        callbacks = [EMAWeightAveraging(decay=0.9), Saved(tmp_path / "second.ckpt"), Last(tmp_path / "last.ckpt")]
+        kit.fit(module, epochs=4, precision="64-true", enable_checkpointing=True, callbacks=callbacks, **options)
+        return module, torch.load(tmp_path / "last.ckpt", weights_only=True)
+
+    whole, expected = train()
+    resumed, found = train(ckpt_path=tmp_path / "second.ckpt")
+    for state in ("state_dict", "current_model_state"):
+        for name, value in expected[state].items():
+            assert torch.equal(value, found[state][name]), f"{state} {name}"
+    weights = [value for value in expected["current_model_state"].values() if value.is_floating_point()]
+    assert all((value != value.float()).any() for value in weights), "evaluations do not round weights to 32 bits"
+    assert whole.state_dict().keys() == resumed.state_dict().keys()

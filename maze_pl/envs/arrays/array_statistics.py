@@ -192,8 +192,14 @@ class ArrayStatistics:
         rank[order] = np.arange(len(order))
         statistics = event_columns(topics, self._happened(rank), n_steps)
         statistics |= self._action_columns()
+        samples: dict[StatKey, StatColumn] = {}
         for key, parts in self._further.items():
-            statistics[key] = StatColumn.joined(parts).ordered(rank, len(rank))
+            numbers_only = [part for part in parts if part.counts is None]
+            sampled = [part for part in parts if part.counts is not None]
+            if numbers_only:
+                statistics[key] = StatColumn.joined(numbers_only).ordered(rank, len(rank))
+            if sampled:
+                samples[key] = StatColumn.joined(sampled).ordered(rank, len(rank))
         batch = EpisodeBatch(
             env_index=numbers["env_index"],
             episode_index=numbers["episode_index"],
@@ -201,6 +207,7 @@ class ArrayStatistics:
             reward=numbers["reward"],
             kpis=kpis,
             statistics=statistics,
+            samples=samples,
         )
         self._ended = []
         self._n_ended = 0

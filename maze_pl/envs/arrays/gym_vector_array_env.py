@@ -42,7 +42,8 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
 
     Args:
         env: Name of an environment for `gymnasium.make_vec`, or a function that makes a vector environment
-            of a given number of environments (`{class_path: my_envs.make_vector}` in a configuration).
+            of a given number of environments. In a configuration, `{class_path: my_envs.make_vector}` names
+            one whose parameter has a default, as in `make_vector(n_envs: int = 1)`, or no annotation.
         vectorization_mode: Used with a name: the environment's vector entry point, or gymnasium's
             vectors of single environments in this process or in others.
         reset_mask: Whether `reset` can start chosen environments; None means yes for gymnasium's own

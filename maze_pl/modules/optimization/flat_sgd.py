@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.optim import SGD
+from torch.optim.sgd import sgd
 
 from maze_pl.modules.optimization.flat_optimizer import Arguments, FlatOptimizer
 
@@ -62,7 +63,8 @@ class FlatSGD(FlatOptimizer, SGD):
         lr, momentum, dampening, decay, nesterov = arguments
         options = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": decay, "nesterov": nesterov}
         parameters, gradients, moments = buffers
-        update: Any = torch._fused_sgd_
+        is_inexact = parameters[0].is_cpu and parameters[0].dtype.itemsize < 4  # see `_plain_step`
+        update: Any = _plain_step if is_inexact else torch._fused_sgd_
         for is_first in (True, False):
             chosen = [place for place, index in enumerate(indices) if self._has_momentum[index] is not is_first]
             if not chosen:
@@ -85,3 +87,20 @@ class FlatSGD(FlatOptimizer, SGD):
                 stop = start + parameter.numel()
                 self.state[parameter] = {"momentum_buffer": self._buffers[2][start:stop].view(parameter.shape)}
                 start = stop
+
+
+def _plain_step(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    moments: list[Tensor],
+    *,
+    is_first_step: bool,
+    **options: Any,
+) -> None:
+    """Do the same as `torch._fused_sgd_`, which on a CPU leaves most parameters of half precision as they are."""
+    buffers: list[Tensor | None] = [None] * len(moments) if is_first_step else [*moments]
+    sgd(parameters, gradients, buffers, foreach=False, fused=False, **options)
+    if is_first_step:
+        for moment, first in zip(moments, buffers, strict=True):
+            assert first is not None
+            moment.copy_(first)

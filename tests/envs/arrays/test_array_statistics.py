@@ -426,6 +426,9 @@ def test_statistics_of_wrappers_may_be_numbers_in_some_episodes_and_arrays_in_ot
         (np.array([0, 2]), StatColumn(np.array([0, 1]), np.arange(6.0).reshape(3, 2), np.array([2, 1]))),
     ):
         arrays.statistics.end_episodes(which, np.ones(len(which), np.int64), {}, None, {key: column})
-    summaries = list(arrays.statistics.drain([]))
-    values = [np.array(summary.statistics[key]).tolist() for summary in summaries]
+    batch = arrays.statistics.drain([])
+    values = [np.array((summary.statistics | summary.samples)[key]).tolist() for summary in batch]
+    assert [sorted(summary.samples) for summary in batch] == [[key], [], [key]]
+    joined = [np.array(value).tolist() for _, value in batch.all_columns()[key].per_episode()]
+    assert joined == values
     assert values == [[[0.0, 1.0], [2.0, 3.0]], 5.0, [[4.0, 5.0]]]

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from maze_pl.collect.episodes import play_episodes
+from maze_pl.config.factories import Factory
 from maze_pl.envs import ArrayVectorEnv, GymMazeEnv, GymVectorArrayEnv, SequentialVectorEnv
 from maze_pl.envs.array_forms import make_wrapped_arrays
 from maze_pl.envs.arrays import ArrayMazeEnv
@@ -322,6 +323,24 @@ def test_a_restart_with_a_reward_is_refused() -> None:
     make = partial(GymVectorArrayEnv, lambda n: Faulty(n, change, AutoresetMode.NEXT_STEP))
     with pytest.raises(EnvContractError, match=r"environment \d gave reward 1.0 .*NEXT_STEP of Faulty requires"):
         streams(ArrayVectorEnv(make, N, seed=5), 1)
+
+
+def make_vector(n_envs: int = 1) -> FuseVector:
+    return FuseVector(n_envs)
+
+
+def make_unannotated(n_envs):  # type: ignore[no-untyped-def]
+    return FuseVector(n_envs)
+
+
+@pytest.mark.parametrize("function", [make_vector, make_unannotated])
+def test_a_function_in_a_configuration_makes_a_vector_of_the_number_that_it_is_given(function: Any) -> None:
+    named = {"class_path": f"{__name__}.{function.__name__}"}
+    env = Factory("maze_pl.envs.GymVectorArrayEnv", {"env": named})()
+    env.allocate(3)
+    observation = env.reset(np.arange(3), seeds=np.arange(3)).observation[0]
+    assert {len(values) for values in observation.values()} == {3}
+    env.close()
 
 
 def test_refuses_what_makes_no_vector_environment() -> None:

@@ -39,7 +39,7 @@ def groups(network: nn.Sequential, **second: Any) -> list[dict[str, Any]]:
 def train(network: nn.Module, optimizer: torch.optim.Optimizer, seeds: range) -> None:
     for seed in seeds:
         optimizer.zero_grad()
-        x = torch.randn(16, 3, generator=torch.Generator().manual_seed(seed))
+        x = torch.randn(16, 3, generator=torch.Generator().manual_seed(seed)).to(flat(network).dtype)
         (network(x) - x.sum(-1, keepdim=True)).square().mean().backward()
         optimizer.step()
 
@@ -75,6 +75,22 @@ def test_steps_equal_those_of_torch_also_when_the_state_is_exchanged(variant: st
     train(ours, optimizer, range(10, 20))
     train(theirs, reference, range(10, 20))
     torch.testing.assert_close(flat(ours), flat(theirs), rtol=0, atol=4e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("variant", ["sgd", "momentum", "dampening", "nesterov"])
+def test_steps_of_sgd_equal_those_of_torch_in_every_precision(variant: str, dtype: torch.dtype) -> None:
+    ours, theirs = make_network().to(dtype), make_network().to(dtype)
+    optimizer = flattened(VARIANTS[variant](groups(ours)))
+    reference = VARIANTS[variant](groups(theirs), foreach=False)
+    train(ours, optimizer, range(10))
+    train(theirs, reference, range(10))
+    unit = torch.finfo(dtype).eps
+    torch.testing.assert_close(flat(ours), flat(theirs), rtol=0, atol=unit)
+    for state, expected in zip(saved(optimizer)["state"].values(), saved(reference)["state"].values(), strict=True):
+        momentum = expected["momentum_buffer"]
+        if momentum is not None:
+            torch.testing.assert_close(state["momentum_buffer"], momentum, rtol=4 * unit, atol=4 * unit)
 
 
 def test_decoupled_decay_is_that_of_adamw_and_not_of_adam() -> None:
