@@ -1,12 +1,13 @@
 """Episodes of a comparison in the viewer: the best, the median and the worst, and those that differ most."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from torch import nn
+from tqdm import tqdm
 
 from maze_pl.comparison.effects import Values
 from maze_pl.comparison.entries import Entry
@@ -19,6 +20,7 @@ from maze_pl.runs.rollout import Trajectory
 from maze_pl.runs.short_names import shortened
 from maze_pl.runs.tables import number_text
 from maze_pl.system.atomic_files import write_file
+from maze_pl.system.progress import bar_options
 from maze_pl.viewer.document import episode_document
 from maze_pl.viewer.episode import Episode
 from maze_pl.viewer.html_page import html_page
@@ -41,6 +43,27 @@ class Place:
     entry: int
     run: int
     episode: int
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A page of the viewer.
+
+    Attributes:
+        title: Its title.
+        places: The episodes.
+        names: Beginnings of their names.
+        link: Text of the link to it.
+        links: Names of the episodes that are linked one by one; none links all together.
+        is_pair: Whether they are two episodes that are shown side by side.
+    """
+
+    title: str
+    places: list[Place]
+    names: list[str]
+    link: str
+    links: tuple[str, ...] = ()
+    is_pair: bool = False
 
 
 def extreme_episodes(values: Values, lower_is_better: bool) -> dict[str, tuple[int, int]]:
@@ -94,29 +117,47 @@ def write_views(folder: Path, comparison: Comparison, played: Tournament) -> lis
         A link to each page.
     """
     values = played.values(comparison.metric)
+    plan = [*_pages_of_entries(comparison, played, values), *_pages_of_pairs(played, values)]
     pages = _Pages(folder, _Recorder(played, comparison.metric, values), played.progress)
-    links: list[Link] = []
+    shown = bar_options("pages with episodes", played.progress)
+    return [Link(page.link, pages.write(page), page.links) for page in tqdm(plan, unit="page", **shown)]
+
+
+def _pages_of_entries(comparison: Comparison, played: Tournament, values: Sequence[Values]) -> Iterator[_Page]:
+    """Yield a page for each entry, with its best, its median and its worst episode.
+
+    Args:
+        comparison: The table.
+        played: The episodes.
+        values: [R, E] results by the metric, for each entry.
+    """
     for number, entry in enumerate(played.entries):
         chosen = extreme_episodes(values[number], comparison.lower_is_better)
         if chosen:
             title = f"{entry.name}: {', '.join(chosen)} by {comparison.metric}"
             places = [Place(number, run, episode) for run, episode in chosen.values()]
-            file = pages.write(title, places, list(chosen))
             results = [_result_text(values, place) for place in places]
-            names = [f"{kind} ({result})" for kind, result in zip(chosen, results, strict=True)]
-            links.append(Link(entry.name, file, tuple(names)))
+            links = tuple(f"{kind} ({result})" for kind, result in zip(chosen, results, strict=True))
+            yield _Page(title, places, list(chosen), entry.name, links)
+
+
+def _pages_of_pairs(played: Tournament, values: Sequence[Values]) -> Iterator[_Page]:
+    """Yield a page for each entry and baseline, with the episode in which they differ most.
+
+    Args:
+        played: The episodes.
+        values: [R, E] results by the metric, for each entry.
+    """
     for number, other in _compared(played.entries):
         found = most_different(values[number], values[other])
         if found is None:
             continue
         run, other_run, episode = found
-        both = [Place(number, run, episode), Place(other, other_run, episode)]
-        both_names = [played.entries[place.entry].name for place in both]
-        title = f"{' and '.join(both_names)}: episode {episode}, in which they differ most"
-        file = pages.write(title, both, both_names, is_pair=True)
-        both_results = " and ".join(_result_text(values, place) for place in both)
-        links.append(Link(f"{title} ({both_results})", file))
-    return links
+        places = [Place(number, run, episode), Place(other, other_run, episode)]
+        names = [played.entries[place.entry].name for place in places]
+        title = f"{' and '.join(names)}: episode {episode}, in which they differ most"
+        results = " and ".join(_result_text(values, place) for place in places)
+        yield _Page(title, places, names, f"{title} ({results})", is_pair=True)
 
 
 def _compared(entries: Sequence[Entry]) -> list[tuple[int, int]]:
@@ -224,20 +265,13 @@ class _Pages:
         self._progress = progress
         self._n_written = 0
 
-    def write(self, title: str, places: Sequence[Place], names: Sequence[str], *, is_pair: bool = False) -> str:
-        """Write a page, and return its path in the folder.
-
-        Args:
-            title: Its title.
-            places: The episodes.
-            names: Beginnings of their names.
-            is_pair: Whether they are two episodes that are shown side by side.
-        """
+    def write(self, page: _Page) -> str:
+        """Write a page, and return its path in the folder."""
         episodes = []
-        for place, name in zip(places, names, strict=True):
+        for place, name in zip(page.places, page.names, strict=True):
             episodes.append(self._recorder.episode(place, name))
         self._n_written += 1
         file = f"{FOLDER}/{self._n_written:02d}.html"
-        document = episode_document(episodes, [(0, 1)] if is_pair else (), title, self._progress)
+        document = episode_document(episodes, [(0, 1)] if page.is_pair else (), page.title, self._progress)
         write_file(self._folder / file, html_page(document).encode())
         return file

@@ -189,7 +189,8 @@ def _loaded(agent: Any, trust: bool, checkpoint: str = BEST) -> _Loaded:
     policy = _policy_of(agent)
     spec = getattr(policy, "spec", None)
     if not isinstance(policy, Policy) or not isinstance(spec, Spec):
-        raise ValueError(f"{agent!r} is not an agent: give a run directory, an algorithm, or a policy with a spec")
+        remedy = "give a run directory, an algorithm, or a policy whose attribute spec is Spec.of(env)"
+        raise ValueError(f"{agent!r} is not an agent: {remedy}")
     return _Loaded(policy, spec, float(getattr(agent, "gamma", 1.0)), data, path)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import Array
 from maze_pl.core.spec import Spec
+from maze_pl.envs.contract import name_of
 from maze_pl.envs.structured_env import Action
 from maze_pl.search.search_error import SearchError
 
@@ -81,8 +82,9 @@ class Simulation:
         """
         try:
             self.env.clone_from(env)
-        except TypeError as error:
-            raise SearchError(f"search tries actions in copies of the environment, but {error}") from error
+        except (TypeError, NotImplementedError) as error:
+            fault = str(error) or f"{name_of(env)} cannot be copied; define its clone_from"
+            raise SearchError(f"search tries actions in copies of the environment, but {fault}") from error
         self.env.context.is_logged = False  # recorders and event logs keep only what was played
         self.env.reseed(seed)
         self.observation = observation

@@ -103,6 +103,7 @@ def test_the_table_comes_first_and_drawing_has_a_bar(
     assert order == [("return", False)]
     error = capsys.readouterr().err
     assert re.search(r"pictures of .*4/4 .*picture/s", error)
+    assert re.search(r"pages with episodes: .*0/1 .*1/1 ", error, re.DOTALL)
     assert re.search(r"view of random, episode [01]: .*2/2 .*episode/s", error)
     compare("random", **options, to=tmp_path / "quiet")
     compare("random", **options, to=tmp_path / "log", progress=True)  # stderr is a file

@@ -319,7 +319,7 @@ def test_what_cannot_be_evaluated_is_named(of_random: Any, tmp_path: Path) -> No
         estimate(policy, few[:1], estimators=["per_decision"])
     with pytest.raises(ValueError, match="has no probabilities of actions"):
         estimate(policy, few, object(), estimators=["per_decision"])
-    with pytest.raises(ValueError, match="is not an agent"):
+    with pytest.raises(ValueError, match=r"is not an agent: .* policy whose attribute spec is Spec.of\(env\)"):
         estimate(object(), few)
     with pytest.raises(ValueError, match=r"does not fit: its observation .* of sub-step"):
         estimate(policy, records("random", 2, partial(GymMazeEnv, "CartPole-v1")), "random")

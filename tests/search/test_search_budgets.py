@@ -16,12 +16,13 @@ from gymnasium import spaces
 from maze_pl.core.policy import PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.deployment import AgentDeployment
-from maze_pl.envs import GymMazeEnv, ObservationWrapper
+from maze_pl.envs import GymMazeEnv, MazeEnv, ObservationWrapper
 from maze_pl.envs.wrappers import SpacesRecordingWrapper, TimeLimitWrapper
 from maze_pl.modules import PPO
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError, decision
 from maze_pl.search.decision import Decision
+from tests.search.problems import TableCore, table_env
 
 
 class Slow(gymnasium.Env[Any, Any]):
@@ -282,3 +283,16 @@ def test_environments_that_cannot_be_copied_are_refused_before_anything_is_playe
     with pytest.raises(SearchError, match=r"search tries actions in copies of the environment, but .*cannot"):
         rollout(lambda: GymMazeEnv(Locked()), "random", search="best_of:3")
     assert not steps
+
+
+def test_environment_whose_copying_is_not_implemented_is_named() -> None:
+    class Unfinished(TableCore):
+        def clone_from(self, env: Any) -> None:
+            raise NotImplementedError
+
+    def unfinished() -> MazeEnv:
+        made = table_env()
+        return MazeEnv(Unfinished(), made.action_conversion_dict, made.observation_conversion_dict)
+
+    with pytest.raises(SearchError, match=r"but Unfinished cannot be copied; define its clone_from$"):
+        rollout(unfinished, "random", search="best_of:3")

@@ -10,13 +10,17 @@ from maze_pl.envs.checker.report import ERROR, OK, SKIPPED, WARNING, Finding
 
 
 def check_env_time(examination: Examination) -> Iterator[Finding]:
-    """Find environments whose time stands still."""
-    n_acts = sum(act.action is not None for act in examination.acts)
-    for before, act in pairwise(examination.acts):
-        if act.action is not None and act.env_time != before.env_time:
-            return
-    remedy = "call self.context.increment_env_step() in the act that completes an environment step"
-    yield ERROR, f"it did not advance in {n_acts} acts: {remedy}"
+    """Find environments whose time stands still, and count episodes that end within an environment step."""
+    steps = [(before, act) for before, act in pairwise(examination.acts) if act.action is not None]
+    if all(act.env_time == before.env_time for before, act in steps):
+        remedy = "call self.context.increment_env_step() in the act that completes an environment step"
+        yield ERROR, f"it did not advance in {len(steps)} acts: {remedy}"
+        return
+    ends = [(before, act) for before, act in steps if act.terminated or act.truncated]
+    n_within = sum(act.env_time == before.env_time for before, act in ends)
+    if n_within > 0:
+        within = f"{n_within} of {len(ends)} episodes ended within one"
+        yield OK, f"environment time advances; lengths count complete environment steps, and {within}"
 
 
 def check_episodes(examination: Examination) -> Iterator[Finding]:

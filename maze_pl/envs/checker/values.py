@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from maze_pl.envs.checker.attributed_sums import check_attributed_sums
 from maze_pl.envs.checker.examination import Examination
+from maze_pl.envs.checker.repeated_rewards import check_repeated_rewards
 from maze_pl.envs.checker.report import ERROR, WARNING, Finding
 
 _MOST_ENTRIES = 1000  # numbers of an observation that are checked
@@ -29,13 +31,15 @@ def check_observations(examination: Examination) -> Iterator[Finding]:
 
 
 def check_rewards(examination: Examination) -> Iterator[Finding]:
-    """Find rewards that are not finite, too large, too small, drift, or are not learned from."""
+    """Find rewards that are not finite, too large, too small, drift, count twice, or are not learned from."""
     if examination.env.unattributed is not None:
         yield ERROR, examination.env.unattributed
     rewards = [act.reward for act in examination.acts if act.action is not None]
     attributed = [reward for act in examination.acts for reward in act.actor_rewards]
     what = "the reward of an actor" if attributed else "the reward"
     yield from _check_values(what, attributed or rewards, "use RewardScalingWrapper", _TINY)
+    yield from check_repeated_rewards(examination)
+    yield from check_attributed_sums(examination)
 
 
 def _check_values(what: str, values: Sequence[Any], remedy: str, least: float = 0.0) -> Iterator[Finding]:
