@@ -16,6 +16,7 @@ from lightning_fabric.plugins import CheckpointIO
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.collect.replay.buffer import ReplayBuffer, n_separate_of
+from maze_pl.core.changed_spaces import changed_spaces, shortened
 from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
 from maze_pl.core.checkpoint_io import WrappingCheckpointIO, readable_io
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
@@ -121,7 +122,12 @@ def read_buffer(path: Path, make_buffer: Callable[[int], ReplayBuffer], describe
     then = state["described"]
     other = []
     for name, value in described.items():
-        if value != then[name]:
+        if value == then[name]:
+            continue
+        spaces = changed_spaces(then[name], value) if name == "spec" else []
+        if spaces:
+            other.append(shortened(spaces))
+        else:
             other.append(f"{name} was {then[name]!r:.80} and is {value!r:.80}")
     if other:
         raise ValueError(f"the replay buffer {path} does not fit: {', '.join(other)}")

@@ -302,7 +302,7 @@ class RolloutDataModule(EnvironmentDataModule):
         Raises:
             ValueError: That is to be refused.
         """
-        cause = "are not deterministic, or depend on state or options that the checkpoint lacks"
+        cause = "are not deterministic, have other options, or depend on state that the checkpoint lacks"
         reason = f"{cause}: when replayed, their episodes did not give the saved observations and rewards"
         if self._environments.description.is_array:
             reason = "cannot be continued within an episode, as gymnasium's vector environments save no state"

@@ -18,7 +18,7 @@ from maze_pl.envs.arrays.array_maze_env import ArrayMazeEnv
 from maze_pl.envs.contract import FLAGS, NUMBERS, EnvContractError, check_step, describe
 from maze_pl.envs.external_core_env import ExternalCoreEnv
 from maze_pl.envs.structured_env import Action, Array, StructuredEnv
-from maze_pl.envs.wrapper import ActionWrapper, wrappers_of
+from maze_pl.envs.wrapper import ActionWrapper, RewardWrapper, Wrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 
 
@@ -67,14 +67,16 @@ class Outside:
             raise ValueError("the environment already belongs to another deployment: make one for each")
         if not reports_events:
             env.leave_out_kpis()
-        own = all(type(layer).__module__.startswith("maze_pl.") for layer in layers[:-1])
+        kinds = [type(layer) for layer in layers[:-1]]
+        custom = [kind for kind in kinds if not kind.__module__.startswith("maze_pl.")]
+        refuses_nan = not any(_may_replace_observations(kind) for kind in custom)
         self.events = ReportedEvents(env.pubsub)
         self._core = ExternalCoreEnv(maze_env.core_env, reports_events, self.events.begin_episode)
         self._maze_env = maze_env
         self._conversions: dict[StepKey, PreparedConversion] = {}
         for key, conversion in maze_env.observation_conversion_dict.items():
             space = maze_env.observation_spaces_dict[key]
-            self._conversions[key] = PreparedConversion(conversion, space, key, refuses_nan=own)
+            self._conversions[key] = PreparedConversion(conversion, space, key, refuses_nan)
         maze_env.core_env = self._core
         maze_env._unchecked = []  # states are checked before anything advances
         maze_env.observation_conversion_dict.update(self._conversions)
@@ -85,7 +87,7 @@ class Outside:
         self._n_acts = 0  # of the running environment step, before the latest one
         self._done: set[ActorID] = set()  # actors that are done in the running episode
         self._state_reader = state_reader if self._core.rules_need_twin else None
-        self._can_preview = dict(env.agent_counts_dict) == self._counts and own
+        self._can_preview = dict(env.agent_counts_dict) == self._counts and not custom
         for key, limit in agent_limits.items():
             if self._counts.get(key, 0) < 0:
                 self._counts[key] = limit
@@ -268,6 +270,13 @@ class Outside:
                 action = wrapper.action(action)
         conversion = self._maze_env.action_conversion_dict[self._core.actor_id().step_key]
         return conversion.space_to_maze(action, self.maze_state)
+
+
+def _may_replace_observations(kind: type[Wrapper]) -> bool:
+    """True if wrappers of a custom class may replace values that are not a number."""
+    if kind.step_in_parts in (ActionWrapper.step_in_parts, RewardWrapper.step_in_parts):
+        return False  # also if they override reset, to forget the previous episode
+    return kind.step_in_parts is not Wrapper.step_in_parts or kind.reset is not Wrapper.reset
 
 
 def _actor_named(actor_id: Any) -> ActorID | None:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +40,51 @@ def has_floats(space: spaces.Box) -> bool:
     return bool(np.issubdtype(space.dtype, np.floating))
 
 
+def has_any_bound(space: spaces.Box) -> bool:
+    """True if a component of a box has a finite lower or upper bound."""
+    return bool(np.isfinite(space.low).any() or np.isfinite(space.high).any())
+
+
+def require_bounds(owner: str, space: spaces.Space[Any]) -> None:
+    """Refuse a space that actions cannot fill.
+
+    Args:
+        owner: Name of the distribution.
+        space: Space of the head.
+
+    Raises:
+        TypeError: It is not a Box of floats, or a component is not between two finite bounds.
+    """
+    is_box = isinstance(space, spaces.Box) and has_floats(space)
+    fault = unsuitable_bounds(space) if is_box else ""  # type: ignore[arg-type]
+    if is_box and not fault:
+        return
+    needed = f"{owner} needs a Box of floats with finite bounds, got {space}"
+    is_partly_bounded = is_box and has_any_bound(space)  # type: ignore[arg-type]
+    raise TypeError(f"{needed}: {fault}" if is_partly_bounded else needed)
+
+
+def unsuitable_bounds(space: spaces.Box) -> str:
+    """Return a message on the first component of a box that actions cannot fill; empty if they can."""
+    single = torch.finfo(torch.float32)
+    width = np.subtract(space.high, space.low, dtype=np.float64)
+    step = single.eps * np.maximum(np.abs(space.low), np.abs(space.high))
+    is_unsuitable = ~((width > 2 * step) & (width < single.max))
+    if not is_unsuitable.any():
+        return ""
+    place = tuple(np.argwhere(is_unsuitable)[0].tolist())
+    low, high = space.low[place], space.high[place]
+    remedy = "give each component two finite bounds"
+    if low == high:
+        remedy = "remove it from the action, as there is nothing to choose"
+    elif np.isfinite(low) and np.isfinite(high):
+        is_narrow = width[place] <= 2 * step[place]
+        fault = "are equal" if is_narrow else "are too far apart"
+        remedy = f"these {fault} in single precision, so rescale the action in the environment"
+    part = f"component {[*place]}" if place else "it"
+    return f"{part} has the bounds [{low}, {high}]; {remedy}"
+
+
 def clipped_normal_log_prob(standardised: Tensor, log_density: Tensor, on_low: Tensor, on_high: Tensor) -> Tensor:
     """Log-probabilities [..., n] of normal components that are clipped to an interval.
 
@@ -70,6 +115,8 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
         TypeError: The space is not a Box with finite bounds.
     """
 
+    uses_bounds: ClassVar[bool] = True
+
     def _prepare(self) -> None:
         space: Any = self.action_space
         bounds = space.low.tobytes() + space.high.tobytes()
@@ -86,15 +133,14 @@ class BoundedProbabilityDistribution(ProbabilityDistribution):
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
         """(2 * number of components,)."""
-        if isinstance(action_space, spaces.Box) and has_floats(action_space):
-            single = torch.finfo(torch.float32)
-            width = np.subtract(action_space.high, action_space.low, dtype=np.float64)
-            step = single.eps * np.maximum(np.abs(action_space.low), np.abs(action_space.high))
-            if ((width > 2 * step) & (width < single.max)).all():
-                return (2 * math.prod(action_space.shape),)
-        needed = "a Box of floats with finite bounds, low < high in each component"
-        remedy = "for one without bounds there is DiagonalGaussianProbabilityDistribution"
-        raise TypeError(f"{cls.__name__} needs {needed}, got {action_space}; {remedy}")
+        try:
+            require_bounds(cls.__name__, action_space)
+        except TypeError as error:
+            if isinstance(action_space, spaces.Box) and not has_any_bound(action_space):
+                remedy = "for one without bounds there is DiagonalGaussianProbabilityDistribution"
+                raise TypeError(f"{error}; {remedy}") from None
+            raise
+        return (2 * math.prod(action_space.shape or ()),)
 
     def action_at(self, fraction: Tensor) -> Tensor:
         """[..., *shape] actions at `fraction` [..., *shape, 2] of the width from low and high."""

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from maze_pl.distributions.continuous import (
     HALF_LOG_TWO_PI,
-    BoundedProbabilityDistribution,
     clipped_normal_log_prob,
+    require_bounds,
 )
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, drawn
 
@@ -46,6 +46,7 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
     """
 
     has_exploration_scale: ClassVar[bool] = True
+    uses_bounds: ClassVar[bool] = True
 
     def _prepare(self) -> None:
         space: Any = self.action_space
@@ -55,10 +56,8 @@ class DeterministicProbabilityDistribution(ProbabilityDistribution):
     @classmethod
     def required_logits_shape(cls, action_space: spaces.Space[Any]) -> tuple[int, ...]:
         """(number of components,)."""
-        if not isinstance(action_space, spaces.Box):
-            raise TypeError(f"{cls.__name__} needs a Box of floats with finite bounds, got {action_space}")
-        BoundedProbabilityDistribution.required_logits_shape(action_space)  # refuses unsuitable bounds
-        return (math.prod(action_space.shape),)
+        require_bounds(cls.__name__, action_space)
+        return (math.prod(action_space.shape or ()),)
 
     def deterministic_sample(self) -> Tensor:
         """[..., *shape] the action mu; gradients flow through it."""

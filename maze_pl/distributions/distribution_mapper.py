@@ -155,9 +155,7 @@ def distribution_mappers(
         ValueError: An override names a head that no sub-step has; see `DistributionMapper` for
             other errors.
     """
-    every_head: dict[str, spaces.Space[Any]] = {}
-    for step in spec.steps.values():
-        every_head.update(step.action_space.spaces)
+    every_head = _every_head(spec)
     config = list(distribution_mapper_config or ())
     for entry in config:
         _parse_override(entry, every_head)
@@ -167,6 +165,52 @@ def distribution_mappers(
         fitting = [entry for entry in config if entry.get("action_head") in targets]
         mappers[key] = DistributionMapper(step.action_space, fitting, step.masks)
     return mappers
+
+
+def with_explorations(
+    config: DistributionMapperConfig, defaults: DistributionMapperConfig, spec: Spec
+) -> list[dict[str, Any]]:
+    """Complete entries for Gaussian heads by the exploration that defaults have for their spaces.
+
+    Args:
+        config: Overrides, see `DistributionMapper`.
+        defaults: Entries that these override.
+        spec: Sub-steps with their action heads.
+
+    Raises:
+        ValueError: An override is malformed, or names an unknown head, space or distribution.
+    """
+    heads = _every_head(spec)
+    explored = [(_parse_override(one, heads), one["exploration"]) for one in defaults if "exploration" in one]
+    completed = []
+    for entry in config:
+        override = _parse_override(entry, heads)
+        options = dict(entry)
+        if "exploration" not in entry and issubclass(override.distribution, _GAUSSIAN):
+            for default, exploration in explored:
+                if _covers(default.target, override.target, heads):
+                    options["exploration"] = exploration
+        completed.append(options)
+    return completed
+
+
+def _covers(
+    default: str | type[spaces.Space[Any]],
+    target: str | type[spaces.Space[Any]],
+    heads: Mapping[str, spaces.Space[Any]],
+) -> bool:
+    """True if a default is for all heads of an override's target."""
+    if isinstance(default, str):
+        return target == default
+    return isinstance(heads[target], default) if isinstance(target, str) else issubclass(target, default)
+
+
+def _every_head(spec: Spec) -> dict[str, spaces.Space[Any]]:
+    """Return the heads of all sub-steps with their spaces."""
+    every_head: dict[str, spaces.Space[Any]] = {}
+    for step in spec.steps.values():
+        every_head.update(step.action_space.spaces)
+    return every_head
 
 
 def _parse_override(entry: Mapping[str, Any], heads: Mapping[str, spaces.Space[Any]]) -> Override:

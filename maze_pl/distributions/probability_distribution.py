@@ -38,6 +38,7 @@ class ProbabilityDistribution(ABC):
         supports_mask: Whether the distribution can be masked.
         has_exploration_scale: Whether all randomness comes from `exploration`, so that networks
             cannot be trained by probabilities: algorithms that do so refuse the distribution.
+        uses_bounds: Whether actions depend on the bounds of a Box, as those that fill it do.
         exploration: Scale of exploration, a scalar that the policy sets in each distribution. It
             has an effect only in distributions that document one.
 
@@ -49,6 +50,7 @@ class ProbabilityDistribution(ABC):
 
     supports_mask: ClassVar[bool] = False
     has_exploration_scale: ClassVar[bool] = False
+    uses_bounds: ClassVar[bool] = False
     exploration: Tensor | float = 0.0
 
     def __init__(

@@ -36,16 +36,20 @@ class CorrectedRule:
         rule: The rule.
         scales: The scales.
         reads_state: Whether the rule uses the state of the simulation.
+        has_networks: Whether the rule is a module of PyTorch.
     """
 
     def __init__(
         self, rule: Policy, action_spaces_dict: Mapping[Any, spaces.Dict], scales: Mapping[str, Array]
     ) -> None:
-        from maze_pl.core.policy import MazeStatePolicy  # only here, so that environments can be used without PyTorch
+        from torch import nn  # only here, so that environments can be used without PyTorch
+
+        from maze_pl.core.policy import MazeStatePolicy  # as above
 
         self.rule = rule
         self.scales = scales
         self.reads_state = isinstance(rule, MazeStatePolicy)
+        self.has_networks = isinstance(rule, nn.Module)
         self._boxes: dict[StepKey, dict[str, Any]] = {}
         for key, space in action_spaces_dict.items():
             self._boxes[key] = {head: box for head, box in space.spaces.items() if head in scales}

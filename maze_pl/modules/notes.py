@@ -14,6 +14,7 @@ from maze_pl.core.observation_sample import ObservationSample
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import StepSpec
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution
+from maze_pl.distributions.continuous import unsuitable_bounds
 from maze_pl.perception import ScalingBlock
 from maze_pl.perception.models.built_in import FlattenConcatNet
 
@@ -147,7 +148,7 @@ def _bytes_as_numbers(step: StepSpec) -> Iterator[str]:
 def _units_of_actions(head: str, space: spaces.Box) -> Iterator[str]:
     """Yield a note on actions whose bounds are far from those around 0 of size 1."""
     low, high = (np.asarray(bound, np.float64).ravel() for bound in (space.low, space.high))
-    are_bounds = np.isfinite(low) & np.isfinite(high)
+    are_bounds = np.isfinite(low) & np.isfinite(high) & (low < high)
     low, high = low[are_bounds], high[are_bounds]
     half_width, centre = (high - low) / 2, (high + low) / 2
     is_far = (half_width > _LARGEST_UNIT) | (half_width < _SMALLEST_UNIT) | (np.abs(centre) > half_width)
@@ -155,4 +156,7 @@ def _units_of_actions(head: str, space: spaces.Box) -> Iterator[str]:
         first = is_far.argmax()
         bounds = f"[{low[first]:g}, {high[first]:g}]"
         fact = f"the actions {head!r} have bounds such as {bounds}, but begin around 0 with a standard deviation of 1"
-        yield f"{fact}: use SquashedGaussianProbabilityDistribution (docs/action_distributions.md#units-of-actions)"
+        page = "docs/action_distributions.md#units-of-actions"
+        remedy = f"use SquashedGaussianProbabilityDistribution ({page})"
+        hindrance = unsuitable_bounds(space)
+        yield f"{fact}: {remedy}; before that, {hindrance}" if hindrance else f"{fact}: {remedy}"

@@ -19,6 +19,7 @@ from maze_pl.core.rows import Tree
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
 from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
+from maze_pl.distributions.continuous import has_any_bound
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, masked_by_network
 from maze_pl.modules.algorithm import AlgorithmModule
@@ -378,22 +379,21 @@ def _smaller_mean(q_values: dict[str, Tensor], probabilities: dict[str, Tensor],
 
 
 def _check_head(head: ProbabilityDistribution, where: str) -> None:
-    """Refuse distributions that SAC cannot use.
-
-    It needs the probabilities of options, or differentiable samples that respect bounds.
-    """
-    space = head.action_space
-    remedy = "SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
+    """Refuse distributions without probabilities, or differentiable samples within the bounds."""
+    space: Any = head.action_space
+    remedy = "name SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
     if isinstance(head, Maskable):
         return
     if choice_sizes(space):
         fault = "has no `probabilities` of its options"
-        remedy = "one derived from those of maze_pl.distributions"
-    elif isinstance(head, DiagonalGaussianProbabilityDistribution) and space.is_bounded():  # type: ignore[attr-defined]
+        remedy = "name one derived from those of maze_pl.distributions"
+    elif isinstance(head, DiagonalGaussianProbabilityDistribution) and has_any_bound(space):
         fault = f"does not keep to the bounds of {space}"
+        if not space.is_bounded():
+            remedy = f"give all components both bounds, or none, in separate heads; for bounded ones {remedy}"
     elif not has_gradient_of_samples(head):
         fault = "gives samples without a gradient (compute them from the logits and noise)"
     else:
         return
     refused = f"{where}: SAC cannot use {type(head).__name__}, which {fault}"
-    raise ValueError(f"{refused}; name {remedy} in distribution_mapper_config")
+    raise ValueError(f"{refused}; {remedy} in distribution_mapper_config")

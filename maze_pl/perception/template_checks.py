@@ -22,6 +22,11 @@ def _known_inputs(spec: Spec) -> set[str]:
     return known
 
 
+def _observations(spec: Spec) -> list[str]:
+    """Return the names of all observations, for messages: other inputs need no entry."""
+    return sorted({name for step in spec.steps.values() for name in step.observation_shapes})
+
+
 def require_known_observations(spec: Spec, mapped: Iterable[str]) -> None:
     """Refuse a template that names observations that no sub-step has.
 
@@ -35,7 +40,7 @@ def require_known_observations(spec: Spec, mapped: Iterable[str]) -> None:
     known = _known_inputs(spec)
     unknown = sorted(set(mapped) - known)
     if unknown:
-        raise ValueError(f"{_MAPPING} names {unknown}; the observations are {sorted(known)}")
+        raise ValueError(f"{_MAPPING} names {unknown}; the observations are {_observations(spec)}")
 
 
 def require_known_inputs(spec: Spec, further: Iterable[str]) -> None:
@@ -51,7 +56,8 @@ def require_known_inputs(spec: Spec, further: Iterable[str]) -> None:
     known = _known_inputs(spec)
     unknown = [name for name in further if name not in known]
     if unknown:
-        raise ValueError(f"block_params name {unknown} as inputs; the observations are {sorted(known)}")
+        fault = f"block_params name {unknown} as inputs"
+        raise ValueError(f"{fault}; the observations are {_observations(spec)}")
 
 
 def require_further_inputs(spec: Spec, further_inputs: Mapping[str, Mapping[str, str]]) -> None:

@@ -11,21 +11,34 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import PolicyBatch, PolicyStep
-from maze_pl.core.spaces import space_to_dict, without_integer_types
+from maze_pl.core.spaces import space_from_dict, space_to_dict, without_integer_types
 from maze_pl.core.spec import Spec
+from maze_pl.distributions import (
+    BetaProbabilityDistribution,
+    DeterministicProbabilityDistribution,
+    SquashedGaussianProbabilityDistribution,
+)
 from maze_pl.envs.building import class_of
 from maze_pl.envs.wrappers import SplitActionsWrapper
+from maze_pl.runs.action_bounds import warn_of_other_bounds
 from maze_pl_runtime import BundleError, Policy
 from maze_pl_runtime.bundle_file import MANIFEST
 
 _NAME_OFFSET: Final = 30  # of a member's name in an archive
 _ARCHIVE_DAMAGES: Final = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error)
 """Errors of `zipfile` for files that are not archives, and for damaged lists of members."""
+_BOUNDED: Final = (
+    BetaProbabilityDistribution.__name__,
+    DeterministicProbabilityDistribution.__name__,
+    SquashedGaussianProbabilityDistribution.__name__,
+)
+"""Distributions whose actions depend on bounds; earlier versions had them in other modules."""
 
 
 class BundlePolicy:
@@ -142,6 +155,8 @@ class BundlePolicy:
     def require_fit(self, spec: Spec) -> None:
         """Refuse an environment whose observations or actions differ from those of the bundle.
 
+        Other bounds of actions are only warned of.
+
         Args:
             spec: Spaces of the environment, without the wrappers that the bundle contains.
 
@@ -161,6 +176,17 @@ class BundlePolicy:
                     raise ConfigurationError(
                         f"{self.path}: the bundle does not fit: in {what} of sub-step {key!r} it {both}"
                     )
+            warn_of_other_bounds(str(self.path), key, self._filled(key), step.action_space)
+
+    def _filled(self, key: StepKey) -> dict[str, spaces.Space[Any]]:
+        """Return the spaces of heads whose actions depend on bounds, except heads that wrappers make."""
+        step = self._policy.spec[key]
+        found = {}
+        for head, part in step["heads"].items():
+            distribution = str(part.get("distribution")).rpartition(".")[2]
+            if distribution in _BOUNDED and head in step["actions"]:
+                found[head] = space_from_dict(step["actions"][head])
+        return found
 
 
 def _require_roles(path: str | Path, manifest: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from maze_pl.agents.bounded_actions import complete_critics
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import foreign_names, refusal
 from maze_pl.core.checkpoint import checkpoint_entry, data_module_state
+from maze_pl.runs.changed_environment import tell_changed_environment
 from maze_pl.runs.checkpoint import read_checkpoint
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def require_compatible(
     data: EnvironmentDataModule,
     names: Collection[str] | None,
 ) -> None:
-    """Refuse a checkpoint from which this module cannot continue.
+    """Refuse a checkpoint from which this module cannot continue; tell of another environment.
 
     Args:
         path: A checkpoint file, or a run directory.
@@ -54,6 +55,7 @@ def require_compatible(
     weights, expected = dict(checkpoint["state_dict"]), module.state_dict()
     complete_critics(weights, expected)
     require_equal(shapes(weights), shapes(expected), f"the networks of {path} do not fit", "networks")
+    tell_changed_environment(path, entry, data.rollout_options, data.spec.to_dict())
 
 
 def require_epochs(path: str | Path | None, n_epochs: int | None) -> None:

@@ -10,7 +10,8 @@ from maze_pl.config.search_path import ConfigurationError, as_values, dump, read
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.runs.run_checkpoints import directory_of_run
 
-_PARTS: Final = ("env", "wrappers")
+PARTS: Final = ("env", "wrappers")
+"""Options of a data module that make the environment."""
 _MOST_LETTERS: Final = 60
 
 
@@ -42,7 +43,7 @@ def tell_other_environment(
         return
     n_more = len(names) - 1
     more = f" and {n_more} more option{'s' if n_more > 1 else ''}" if n_more else ""
-    values = " and ".join(_text(found.get(names[0])) for found in (saved, own))
+    values = " and ".join(value_text(found.get(names[0])) for found in (saved, own))
     option = names[0] if names[0].isprintable() else repr(names[0])
     from_file = f"{RUN_CONFIG} and the options of the command count here"
     which = from_file if counting == "configuration" else f"{file.name} counts here"
@@ -58,12 +59,12 @@ def _environment(config: Any) -> dict[str, Any] | None:
     if not isinstance(arguments, Mapping):
         return {}
     options: dict[str, Any] = {}
-    for name in _PARTS:
-        options |= _leaves(arguments.get(name), f"data.{name}")
+    for name in PARTS:
+        options |= dotted_options(arguments.get(name), f"data.{name}")
     return options
 
 
-def _leaves(node: Any, name: str) -> dict[str, Any]:
+def dotted_options(node: Any, name: str) -> dict[str, Any]:
     """Return the values in a component, by their dotted names; those that are not set are left out.
 
     Args:
@@ -78,11 +79,11 @@ def _leaves(node: Any, name: str) -> dict[str, Any]:
         return {} if node is None else {name: node}
     leaves: dict[str, Any] = {}
     for key, value in node.items():
-        leaves |= _leaves(value, name if key in ("init_args", "dict_kwargs") else f"{name}.{key}")
+        leaves |= dotted_options(value, name if key in ("init_args", "dict_kwargs") else f"{name}.{key}")
     return leaves
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Return a value for the message."""
     text = "no value" if value is None else dump(value)
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."

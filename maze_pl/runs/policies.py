@@ -14,6 +14,7 @@ from maze_pl.core.class_path import import_object
 from maze_pl.core.policy import Policy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import name_of
+from maze_pl.runs.action_bounds import warn_of_policy_bounds
 from maze_pl.runs.bundle_policy import BundlePolicy
 from maze_pl.runs.compatibility import require_same_spaces
 
@@ -46,6 +47,7 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
         policy.require_fit(spec)
     if isinstance(policy, TorchPolicy):
         require_same_spaces(policy.spec.to_dict(), spec.to_dict(), "the policy")
+        warn_of_policy_bounds(policy, spec)
     if not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r} is not a policy: it has no method act")
     return policy

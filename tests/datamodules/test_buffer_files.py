@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from gymnasium import spaces
 
-from maze_pl.datamodules.buffer_files import find_buffer, remove_unnamed_buffers, write_buffer
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.datamodules.buffer_files import find_buffer, read_buffer, remove_unnamed_buffers, write_buffer
 from tests.bad_input.project import disk_full_at
 
 
@@ -28,6 +30,20 @@ def test_the_error_of_the_disk_is_told_also_if_torch_raises_another_one(tmp_path
         write_buffer(tmp_path, 0, buffer, {})
     assert raised.value.errno == errno.EFBIG
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_buffer_of_other_spaces_is_refused_with_both_of_them(tmp_path: Path) -> None:
+    buffer: Any = Numbers()
+    described = []
+    for high in (1000, 10):
+        step = StepSpec(spaces.Dict(level=spaces.Box(-1, 1, (1,))), spaces.Dict(action=spaces.Box(0, high, (1,))))
+        described.append({"gamma": 0.99, "spec": Spec({0: step}).to_dict()})
+    name = write_buffer(tmp_path, 0, buffer, described[0])
+    boxes = r"action 'action' of sub-step 0 was Box\(0.0, 1000.0, .* and is Box\(0.0, 10.0, \(1,\), float32\)$"
+    with pytest.raises(ValueError, match=rf"{name} does not fit: {boxes}"):
+        read_buffer(tmp_path / name, lambda n_separate: buffer, described[1])
+    with pytest.raises(ValueError, match=r"does not fit: gamma was 0.99 and is 0.5$"):
+        read_buffer(tmp_path / name, lambda n_separate: buffer, {**described[0], "gamma": 0.5})
 
 
 def test_buffers_may_have_holes_where_the_file_system_makes_them(

@@ -149,7 +149,7 @@ def test_without_its_buffer_a_run_fills_a_new_one(tmp_path: Path, capsys: pytest
         ({"n_step": 2}, "n_step was 1 and is 2"),
         ({"prioritized": True}, "alpha was None and is 0.6"),
         ({"num_actors": 2}, "ranks and actors was"),
-        ({"env": Picky}, "spec was"),
+        ({"env": Picky}, "action 'action' of sub-step 0 was"),
     ],
     ids=str,
 )

@@ -120,7 +120,7 @@ def test_environments_that_cannot_be_brought_back_restart_or_are_refused(
     path, _ = checkpoint_after(make_data(env=Moody), tmp_path)
     with caplog.at_level("INFO"):
         resumed = fit(make_data(env=Moody), max_epochs=3, ckpt_path=path)
-    cause = "are not deterministic, or depend on state or options that the checkpoint lacks"
+    cause = "are not deterministic, have other options, or depend on state that the checkpoint lacks"
     assert f"environments [0, 1] of rank 0 {cause}: when replayed" in caplog.text
     assert resumed.rollouts[0].segments[0].is_first[0].all()
     data = make_data(env=Moody, on_nondeterminism="refuse", vectorization="subprocess")

@@ -10,7 +10,8 @@ import pytest
 from pytorch_lightning.loggers import Logger
 
 from maze_pl import AgentDeployment
-from maze_pl.envs import GymMazeEnv, TrajectoryWriter
+from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.envs import ActionWrapper, GymMazeEnv, ObservationWrapper, RewardWrapper, TrajectoryWriter, Wrapper
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import Cutting2DCoreEnvironment, maze_env_factory
 from maze_pl.envs.multi_echelon_stock import StockChain, structured_stock_factory
@@ -79,6 +80,75 @@ def test_an_action_that_the_caller_changes_is_still_repeated() -> None:
             first *= 10
             first = deployment.act(state, -1.0)
             np.testing.assert_array_equal(first, expected)
+
+
+class RateLimit(ActionWrapper):
+    """Limits the change of the torque from one act to the next to 0.5."""
+
+    latest = 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.latest = 0.0
+        return super().reset(seed=seed, options=options)
+
+    def action(self, action: Any) -> Any:
+        torque = np.clip(action["action"], self.latest - 0.5, self.latest + 0.5).astype(np.float32)
+        self.latest = float(torque[0])
+        return {"action": torque}
+
+
+class HalfReward(RewardWrapper):
+    """Halves rewards."""
+
+    def reward(self, reward: float) -> float:
+        return reward / 2
+
+
+class Named(Wrapper):
+    """Only has a name."""
+
+    name = "plant"
+
+
+@pytest.mark.parametrize("wrappers", [[], [RateLimit], [HalfReward], [Named], [RateLimit, HalfReward, Named]])
+def test_a_reading_that_is_not_a_number_does_not_interrupt_an_episode(wrappers: list[Any]) -> None:
+    state = np.array([0.5, 0.5, 0.1], np.float32)
+    broken = np.array([0.5, np.nan, 0.1], np.float32)
+    with AgentDeployment(FullTorque(), PENDULUM, wrappers) as deployment:
+        first = deployment.act(state)
+        with pytest.raises(EnvContractError, match=r"is not a number \(nan\) at \[1\]; give another state"):
+            deployment.act(broken, -1.0)
+        second = deployment.act(state, -1.0)
+        assert deployment.env.get_env_time() == 1
+    assert [*first, *second] == ([0.5, 1.0] if RateLimit in wrappers else [2.0, 2.0])
+
+
+class FullTorque:
+    """Always turns as strongly as possible."""
+
+    def act(self, batch: PolicyBatch, **_: Any) -> PolicyStep:
+        return PolicyStep({"action": np.full((len(batch.agent_id), 1), 2.0, np.float32)})
+
+
+class Imputing(ObservationWrapper):
+    """Puts 0 in place of values that are not a number."""
+
+    def observation(self, observation: Any) -> Any:
+        return {name: np.nan_to_num(value) for name, value in observation.items()}
+
+
+class ImputingFirst(Wrapper):
+    """Puts 0 in place of values that are not a number when an episode begins."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return {name: np.nan_to_num(value) for name, value in observation.items()}, info
+
+
+@pytest.mark.parametrize("imputing", [Imputing, ImputingFirst])
+def test_a_wrapper_may_replace_readings_that_are_not_numbers(imputing: Any) -> None:
+    with AgentDeployment(FullTorque(), PENDULUM, [imputing, RateLimit]) as deployment:
+        assert deployment.act(np.full(3, np.nan, np.float32)) == [0.5]
 
 
 class NeedsEvents(RunningKpiCalculator):

@@ -20,6 +20,7 @@ from maze_pl.__main__ import main
 from maze_pl.core.spaces import environment_action
 from maze_pl.distributions import (
     BetaProbabilityDistribution,
+    DeterministicProbabilityDistribution,
     DictProbabilityDistribution,
     DistributionMapper,
     SquashedGaussianProbabilityDistribution,
@@ -333,26 +334,43 @@ def test_single_precision_is_close_to_double(kind: Any) -> None:
         torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+EQUAL = "these are equal in single precision, so rescale"
+TWO_BOUNDS = "give each component two finite bounds$"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, DeterministicProbabilityDistribution])
 @pytest.mark.parametrize(
-    "space",
+    ("space", "remedy"),
     [
-        spaces.Box(-np.inf, np.inf, (2,)),
-        spaces.Box(0.0, np.inf, (2,)),
-        spaces.Box(np.float32([-1, -np.inf]), np.float32([1, 1])),
-        spaces.Box(-3e38, 3e38, (1,)),
-        spaces.Box(1.0, 1.0, (1,)),
-        spaces.Box(1.0, 1.0 + 1e-9, (1,), np.float64),  # the same number in single precision
-        spaces.Box(0, 5, (2,), np.int64),
-        spaces.Discrete(2),
+        (spaces.Box(0.0, np.inf, (2,)), rf": component \[0\] has the bounds \[0.0, inf\]; {TWO_BOUNDS}"),
+        (spaces.Box(np.float32([-1, -np.inf]), np.float32([1, 1])), rf"\[1\] has .* \[-inf, 1.0\]; {TWO_BOUNDS}"),
+        (spaces.Box(-3e38, 3e38, ()), r": it has the bounds .*; these are too far apart in single precision, so resc"),
+        (spaces.Box(1.0, 1.0, (1,)), r": component \[0\] has the bounds \[1.0, 1.0\]; remove it from the action"),
+        (spaces.Box(np.float32([0, 7]), np.float32([1, 7])), r": component \[1\] has the bounds \[7.0, 7.0\]; remove"),
+        (spaces.Box(1.0, 1.0 + 1e-9, (1, 1), np.float64), rf": component \[0, 0\] has .* 1.000000001\]; {EQUAL}"),
+        (spaces.Box(0, 5, (2,), np.int64), r"Box\(0, 5, \(2,\), int64\)$"),
+        (spaces.Discrete(2), r"Discrete\(2\)$"),
     ],
 )
-def test_spaces_without_finite_bounds_are_refused_with_the_reason(kind: Any, space: spaces.Space[Any]) -> None:
-    with pytest.raises(TypeError, match=f"{kind.__name__} needs a Box of floats with finite bounds"):
+def test_boxes_that_actions_cannot_fill_are_refused_with_a_remedy(
+    kind: Any, space: spaces.Space[Any], remedy: str
+) -> None:
+    fault = rf"{kind.__name__} needs a Box of floats with finite bounds, got .*{remedy}"
+    with pytest.raises(TypeError, match=f"^{fault}"):
         kind(torch.zeros(4), space)
     config = [{"action_head": "steer", "distribution": f"{kind.__module__}.{kind.__name__}"}]
-    with pytest.raises(TypeError, match=r"action head 'steer'.*for one without bounds there is DiagonalGaussian"):
+    with pytest.raises(TypeError, match=f"action head 'steer'.*{fault}"):
         DistributionMapper(spaces.Dict({"steer": space}), config)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_box_without_bounds_is_referred_to_a_gaussian(kind: Any) -> None:
+    space = spaces.Box(-np.inf, np.inf, (2,))
+    needed = r"needs a Box of floats with finite bounds, got Box\(-inf, inf, \(2,\), float32\)"
+    with pytest.raises(TypeError, match=f"{needed}; for one without bounds there is DiagonalGaussian"):
+        kind(torch.zeros(4), space)
+    with pytest.raises(TypeError, match=f"^DeterministicProbabilityDistribution {needed}$"):
+        DeterministicProbabilityDistribution.required_logits_shape(space)
 
 
 def test_bounded_heads_join_others_in_one_distribution() -> None:

@@ -64,6 +64,25 @@ def test_usual_actions_have_no_note(bounds: tuple[float, float]) -> None:
     assert notes_on(policy_of(spec(box(*bounds)))) == []
 
 
+def test_components_that_cannot_be_squashed_are_named() -> None:
+    def note_on(low: list[float], high: list[float]) -> str:
+        (note,) = notes_on(policy_of(spec(spaces.Box(np.float32(low), np.float32(high)))))
+        return note
+
+    note = note_on([7, 0], [7, 500])
+    remedy = (
+        "use SquashedGaussianProbabilityDistribution (docs/action_distributions.md#units-of-actions); before that, "
+    )
+    assert "have bounds such as [0, 500]" in note
+    assert note.endswith(f"{remedy}component [0] has the bounds [7.0, 7.0]; remove it from the action, as {NOTHING}")
+    assert note_on([0, 0], [500, np.inf]).endswith(f"{remedy}component [1] has the bounds [0.0, inf]; {TWO_BOUNDS}")
+    assert notes_on(policy_of(spec(spaces.Box(np.float32([7, -1]), np.float32([7, 1]))))) == []
+
+
+NOTHING = "there is nothing to choose"
+TWO_BOUNDS = "give each component two finite bounds"
+
+
 def test_a_wide_range_of_integers_is_named() -> None:
     wide = spec(queue=spaces.Box(0, 1_000_000, (2,), np.int64), memory=spaces.Box(0, 255, (2,), np.uint8))
     (note,) = notes_on(policy_of(wide))

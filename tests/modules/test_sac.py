@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -397,6 +398,9 @@ FREE = {"move": spaces.Box(-math.inf, math.inf, (2,))}
     ("heads", "config", "message"),
     [
         ({"move": spaces.Box(-1, 1, (2,))}, [], r"'move'.*does not keep to the bounds.*SquashedGaussian"),
+        ({"pump": spaces.Box(0, math.inf, (1,))}, [], r"'pump'.*the bounds.*both bounds, or none, in separate heads"),
+        ({"move": spaces.Box(np.float32([0, -math.inf]), math.inf)}, [], r"'move'.*does not keep to the bounds"),
+        ({"move": spaces.Box(-math.inf, np.float32([math.inf, 1]))}, [], r"'move'.*does not keep to the bounds"),
         (FREE, [{"action_head": "move", "distribution": NoGradient}], "'move'.*NoGradient.*samples without a gradient"),
         (FREE, [{"action_head": "move", "distribution": ZeroGradient}], "ZeroGradient, which gives samples without a"),
         (

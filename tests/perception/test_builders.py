@@ -256,7 +256,7 @@ def spec(**masks: str) -> Spec:
         (
             ["stock", "piece", "order"],
             {"pick": "mask"},
-            r"names \['order'\]; the observations are \['mask', 'piece', 'st",
+            r"names \['order'\]; the observations are \['mask', 'piece', 'stock'\]$",
         ),
         (["piece"], {"pick": "mask"}, r"observations \['stock'\] of sub-step 0"),
         (["stock", "piece"], {"pick": "mask"}, None),

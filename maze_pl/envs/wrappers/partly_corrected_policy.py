@@ -51,11 +51,9 @@ class PartlyCorrectedPolicy:
             names = [type(other).__name__ for other in changing]
             rule, corrected = type(self.rule.rule).__name__, sorted(self.rule.scales)
             fault = f"{names} around ResidualActionWrapper change the observations"
-            remedy = f"put them inside of it, correct all heads instead of {corrected}"
-            raise ValueError(
-                "the rule without corrections cannot be played: "
-                f"{fault} from which {rule} decides all heads; {remedy}, or write a MazeStatePolicy"
-            )
+            reason = f"{fault} from which {rule} decides all heads"
+            remedy = f"correct all heads instead of {corrected}, or write the rule as a MazeStatePolicy"
+            raise ValueError(f"the rule without corrections cannot be played: {reason}; {remedy}")
         self._action_spaces_dict = dict(wrapper.action_spaces_dict)
         for key, space in env.action_spaces_dict.items():
             if key not in self._action_spaces_dict or not isinstance(space, spaces.Dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from maze_pl.envs.structured_env import (
     StructuredEnv,
 )
 from maze_pl.envs.wrapper import ActionWrapper
+from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
 
 if TYPE_CHECKING:
     from maze_pl.core.policy import Policy
@@ -40,10 +42,11 @@ class ResidualActionWrapper(ActionWrapper):
     where heads are not corrected, the rule must give actions to these, too, and wrappers around this
     one must not change what it observes.
 
-    The rule acts deterministically, sees what is observed inside of this wrapper, and keeps no
-    state between acts. A `MazeStatePolicy` also gets the state of the simulation. A rule that draws
-    random numbers all the same must take them from the `generator` of its method `act`, which
-    depends on the seed of the episode.
+    The rule acts deterministically, and keeps no state between acts. It sees what is observed inside
+    of this wrapper, so that normalisation belongs outside, unless the rule was made for it. A
+    `MazeStatePolicy` also gets the state of the simulation. A rule that draws random numbers all the
+    same must take them from the `generator` of its method `act`, which depends on the seed of the
+    episode.
 
     Args:
         env: The environment to wrap.
@@ -97,6 +100,7 @@ class ResidualActionWrapper(ActionWrapper):
             raise ValueError(f"ResidualActionWrapper: {fault}")
         made = make_rule(policy, policy_arguments or {}, env)
         self.rule = CorrectedRule(made, env.action_spaces_dict, scales)
+        _warn_of_normalization(env, self.rule)
         self._seen: Observation = {}  # the last observation inside of this wrapper
         self._rule_seed = 0  # until the first reset: part of checkpoints, which are the same in equal runs
         self._n_ruled = 0  # acts of the rule in the episode
@@ -204,6 +208,17 @@ class ResidualActionWrapper(ActionWrapper):
     def array_form(self, env: ArrayEnv) -> ArrayEnv:
         """Return the form for array environments."""
         return ResidualActionArrayWrapper(env, self.rule, self.action_spaces_dict, self.heuristic_policy)
+
+
+def _warn_of_normalization(env: StructuredEnv, rule: CorrectedRule) -> None:
+    """Warn of wrappers that normalise what a rule observes, unless it may have learned from that."""
+    normalizers = [type(wrapper).__name__ for wrapper in normalizers_of(env) if wrapper.strategies]
+    if not normalizers or rule.reads_state or rule.has_networks:
+        return
+    name = type(rule.rule).__name__
+    fact = f"{name} observes what {normalizers} inside of ResidualActionWrapper have normalised"
+    remedy = "if the rule needs the units of the environment, put ResidualActionWrapper inside of them"
+    warnings.warn(f"{fact}: {remedy}", UserWarning, stacklevel=3)
 
 
 def _scale_of(head: str, space: spaces.Space[Any], given: Any) -> Array:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from maze_pl.agents import TorchActorCritic, TorchStateActionCritic
 from maze_pl.core.class_path import import_class
 from maze_pl.core.spec import Spec
+from maze_pl.distributions.distribution_mapper import with_explorations
 from maze_pl.perception.automatic import Kind, choose_for_all, modalities
 from maze_pl.perception.blocks.image_block import Channels
 from maze_pl.perception.blocks.layer_options import ModuleClass
@@ -53,7 +54,8 @@ class AutomaticModelComposer:
         critic: Kind of critic; `auto` takes a shared one if the observations allow it, otherwise
             one for each sub-step.
         distribution_mapper_config: Overrides of the distributions of action spaces and heads, see
-            `CustomModelComposer`, after those that the algorithm needs.
+            `CustomModelComposer`, after those that the algorithm needs. Gaussian entries without an
+            `exploration` keep that of the algorithm, such as the limits of SAC.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -142,7 +144,10 @@ class AutomaticModelComposer:
             model_builder=_component(ConcatModelBuilder, **builder),
             policy=_component(ProbabilisticPolicyComposer, networks=None),
             critic=None if critic is None else _component(critic, networks=None),
-            distribution_mapper_config=[*overrides, *self.distribution_mapper_config],
+            distribution_mapper_config=[
+                *overrides,
+                *with_explorations(self.distribution_mapper_config, overrides, spec),
+            ],
         )
 
     def _choices(self, spec: Spec) -> dict[str, Any]:

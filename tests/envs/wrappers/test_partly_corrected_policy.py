@@ -151,7 +151,10 @@ def test_a_stochastic_rule_is_asked_for_its_deterministic_actions() -> None:
     assert returns(make_yard, "heuristic", partial(CORRECTIONS, policy=Randomised())) == expected
 
 
-REFUSED = r"cannot be played: \['{}'\] around ResidualActionWrapper change the observations from which YardRule decides"
+REFUSED = (
+    r"cannot be played: \['{}'\] around ResidualActionWrapper change the observations from which YardRule decides "
+    r"all heads; correct all heads instead of \['effort'\], or write the rule as a MazeStatePolicy$"
+)
 
 
 @pytest.mark.parametrize("outer", [Scaled, ObservationNormalizationWrapper])

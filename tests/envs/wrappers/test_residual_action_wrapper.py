@@ -21,7 +21,13 @@ from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.checker.same_as import compare_envs
 from maze_pl.envs.multi_echelon_stock import StockArrayEnvironment, StockChain, stock_factory, structured_stock_factory
 from maze_pl.envs.multi_echelon_stock.base_stock_policy import BaseStockPolicy
-from maze_pl.envs.wrappers import DiscretizeActionsWrapper, ResidualActionWrapper, TimeLimitWrapper
+from maze_pl.envs.wrappers import (
+    DiscretizeActionsWrapper,
+    ObservationNormalizationWrapper,
+    ResidualActionWrapper,
+    RunningObservationNormalizationWrapper,
+    TimeLimitWrapper,
+)
 from maze_pl.envs.wrappers.no_correction_policy import NoCorrectionPolicy
 from maze_pl.envs.wrappers.partly_corrected_policy import PartlyCorrectedPolicy
 from maze_pl.runs.rollout import rollout
@@ -111,6 +117,22 @@ def test_the_rule_sees_the_last_observation_and_the_state() -> None:
         np.testing.assert_equal(states, [state])
     env.step(env.action_space.sample())
     np.testing.assert_array_equal(seen.pop()[1], observation["observation"][np.newaxis])
+
+
+class Network(torch.nn.Module, Watching):
+    """A rule that may have learned from normalised observations."""
+
+
+@pytest.mark.parametrize("normalization", [ObservationNormalizationWrapper, RunningObservationNormalizationWrapper])
+def test_normalisation_inside_of_a_rule_in_units_is_warned_of(normalization: Any) -> None:
+    normalized = normalization(GymMazeEnv("Pendulum-v1"))
+    message = f"^Watching observes what .*{normalization.__name__}.* have normalised: if the rule needs the units"
+    with pytest.warns(UserWarning, match=message):
+        ResidualActionWrapper(TimeLimitWrapper(normalized, 10), {"action": 0.1}, Watching())
+    for rule in (WatchingStates(), Network()):
+        assert ResidualActionWrapper(normalized, {"action": 0.1}, rule).rule.rule is rule
+    excluded = ObservationNormalizationWrapper(GymMazeEnv("Pendulum-v1"), exclude=["observation"])
+    normalization(ResidualActionWrapper(excluded, {"action": 0.1}, Watching()))
 
 
 def test_without_corrections_the_rule_plays() -> None:

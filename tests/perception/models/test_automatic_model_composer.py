@@ -24,8 +24,12 @@ from maze_pl.agents import (
 from maze_pl.config.factories import Factory
 from maze_pl.core.class_path import import_object
 from maze_pl.core.spec import Spec, StepSpec
-from maze_pl.distributions import BetaProbabilityDistribution
-from maze_pl.modules import PPO
+from maze_pl.distributions import (
+    BetaProbabilityDistribution,
+    CategoricalProbabilityDistribution,
+    DiagonalGaussianProbabilityDistribution,
+)
+from maze_pl.modules import PPO, SAC
 from maze_pl.perception import AutomaticModelComposer
 from maze_pl.perception.models.automatic_model_composer import as_yaml
 
@@ -248,6 +252,39 @@ def test_distributions_of_the_algorithm_come_before_those_that_are_said() -> Non
     batch["mask"][:] = 1
     force = networks.policy.distribution(0, batch).distributions["force"]
     assert type(force).__name__ == "BetaProbabilityDistribution"
+
+
+LIMITED = {"type": "state_dependent", "log_std_bounds": [-20.0, 2.0]}
+
+
+@pytest.mark.parametrize("target", [{"action_head": "force"}, {"action_space": spaces.Box}])
+def test_entries_of_gaussians_keep_the_exploration_of_the_algorithm(target: Any) -> None:
+    entry = {**target, "distribution": DiagonalGaussianProbabilityDistribution}
+
+    def said(entry: dict[str, Any]) -> Any:
+        composer = AutomaticModelComposer(distribution_mapper_config=[entry])
+        return composer.describe(FULL, distributions=[{**SQUASHED[0], "exploration": LIMITED}])["init_args"]
+
+    assert said(entry)["distribution_mapper_config"][1]["exploration"] == LIMITED
+    assert "exploration" not in entry, "the given one is not changed"
+    for own in ({"type": "state_dependent"}, {"type": "gsde"}):
+        assert said({**entry, "exploration": own})["distribution_mapper_config"][1]["exploration"] == own
+    for other in ({**target, "distribution": BetaProbabilityDistribution}, CATEGORICAL):
+        assert "exploration" not in said(other)["distribution_mapper_config"][1]
+
+
+CATEGORICAL = {"action_head": "choice", "distribution": CategoricalProbabilityDistribution}
+
+
+def test_the_limits_of_sac_hold_for_heads_that_are_configured() -> None:
+    trim = spaces.Dict(trim=spaces.Box(-np.inf, np.inf, (1,)))
+    spec = Spec({0: StepSpec(spaces.Dict(x=spaces.Box(-1.0, 1.0, (2,))), trim)})
+    config = [{"action_head": "trim", "distribution": DiagonalGaussianProbabilityDistribution}]
+    policy = SAC(spec=spec, networks=AutomaticModelComposer([4], distribution_mapper_config=config)).policy
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.fill_(1e3)
+    assert policy.distribution(0, {"x": torch.ones(1, 2)}).distributions["trim"].log_std.item() == 2.0
 
 
 def test_unknown_observations_and_observations_without_content_are_refused() -> None:
