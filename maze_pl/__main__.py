@@ -53,6 +53,7 @@ from maze_pl.config.assembling import Prepared, prepare
 from maze_pl.config.search_path import ConfigurationError, known_names, suggestion
 from maze_pl.system.console import tolerant_console
 from maze_pl.system.lost_process import LostProcessError
+from maze_pl.system.short_warnings import short_warnings
 from maze_pl.system.signals import StoppedBySignal, StopSignals, follow_main_process, follow_starter
 
 COMMANDS: Final = {  # and the module of maze_pl.cli that runs them
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         process was lost or user code called `sys.exit`, 2 if the user asked for something
         impossible, 130 or 143 if INT or TERM ended the command.
     """
-    with tolerant_console():
+    with tolerant_console(), short_warnings():
         return _run(list(sys.argv[1:] if arguments is None else arguments))
 
 

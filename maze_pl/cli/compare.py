@@ -62,6 +62,7 @@ def play(
     max_agents: dict[StepKey, int] | None = None,
     n_episodes: int = 100,
     seed: int = 0,
+    episode_seeds: list[int] | str | None = None,
     max_steps: int = 0,
     deterministic: bool = False,
     search: list[str] | None = None,
@@ -93,6 +94,8 @@ def play(
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_episodes: Number of episodes of each run and policy.
         seed: Determines the episodes and the policies' random numbers.
+        episode_seeds: Seeds that environments are reset with, instead of seeds that follow from `seed`:
+            a list, or a range such as `0-39`. Each is played once, and `n_episodes` has no effect.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether policies take their most likely actions.
         search: Search with which each run plays in addition, such as `puct:64` or `best_of:128`; may be
@@ -124,6 +127,7 @@ def play(
         max_agents=max_agents,
         n_episodes=n_episodes,
         seed=seed,
+        episode_seeds=episode_seeds,
         max_steps=max_steps,
         deterministic=deterministic,
         search=search or (),

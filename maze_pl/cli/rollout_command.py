@@ -27,6 +27,7 @@ from maze_pl.runs.checkpoint import (
     read_checkpoint,
     wrapper_statistics_in,
 )
+from maze_pl.runs.episode_seeds import listed_seeds
 from maze_pl.runs.loading import load
 from maze_pl.runs.other_environment import tell_other_environment
 from maze_pl.runs.provenance import PROVENANCE_FILE, collect_provenance, provenance_text
@@ -54,6 +55,7 @@ def play(
     policy: dict[str, Any] | str | None = None,
     n_episodes: int = 50,
     max_steps: int = 200,
+    episode_seeds: list[int] | str | None = None,
     trajectories: Literal["states", "spaces", "both", "none"] = "both",
     files: Literal["each", "one"] = "each",
     event_logs: bool = True,
@@ -79,6 +81,8 @@ def play(
             run, `random`.
         n_episodes: Number of episodes.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
+        episode_seeds: Seeds that environments are reset with, instead of seeds that follow from `seed`:
+            a list, or a range such as `0-39`. Each is played once, and `n_episodes` has no effect.
         trajectories: Data to record: states of the simulation, observations and actions (`spaces`),
             both, or none.
         files: Whether each episode has a separate file, or all are in one.
@@ -94,6 +98,8 @@ def play(
     """
     began = time.perf_counter()
     recorded = [name for name in ("states", "spaces") if trajectories in (name, "both")]
+    seeds = None if episode_seeds is None else listed_seeds(episode_seeds)
+    n_episodes = n_episodes if seeds is None else len(seeds)
     actor = _configured_policy(policy)
     with ExitStack() as undo:
         is_requested = output_dir is not None
@@ -136,6 +142,7 @@ def play(
                 actor,
                 n_episodes,
                 max_steps=max_steps,
+                episode_seeds=seeds,
                 engine=runner,
                 record=record,
                 progress=True,

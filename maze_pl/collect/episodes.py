@@ -1,12 +1,13 @@
 """Functions that play whole episodes without storing them, for evaluation and populations."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_current_masks, check_current_values
+from maze_pl.collect.endless_episodes import MANY_ACTS
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import Array, Policy
@@ -21,6 +22,7 @@ def play_episodes(
     deterministic: bool,
     generator: torch.Generator | None = None,
     unbounded: Mapping[StepKey, Collection[str]] | None = None,
+    on_many_acts: Callable[[int], object] | None = None,
 ) -> Sequence[EpisodeSummary]:
     """Play the given episodes, each to its end.
 
@@ -31,13 +33,15 @@ def play_episodes(
         deterministic: Whether the policy takes its most likely action.
         generator: Source of the policy's randomness where it samples.
         unbounded: Observations that may be infinite, by sub-step, as the policy clips them.
+        on_many_acts: Called after `MANY_ACTS` acts with the number of episodes that have not ended.
 
     Returns:
         Summaries in the order of `episodes`.
     """
     acts = play_acts(vector, policy, episodes, deterministic=deterministic, generator=generator, unbounded=unbounded)
-    for _ in acts:
-        pass
+    for n_acts, (envs, _) in enumerate(acts):
+        if n_acts == MANY_ACTS and on_many_acts is not None:
+            on_many_acts(len(envs))
     return vector.drain_summaries()
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 import torch
 
+from maze_pl.collect.endless_episodes import MANY_ACTS
 from maze_pl.collect.episodes import play_acts
 from maze_pl.collect.rollout_worker import RolloutWorker
 from maze_pl.core.episode import EpisodeSummary
@@ -141,7 +142,10 @@ class PopulationWorker(RolloutWorker):
         episodes = [update * 2**32 + number // 2 for number in numbers]
         reward = np.zeros(len(numbers))
         vector.reset_wrappers()
-        for envs, _ in play_acts(vector, self.stack, episodes, deterministic=True, check_masks=True):
+        acts = play_acts(vector, self.stack, episodes, deterministic=True, check_masks=True)
+        for n_acts, (envs, _) in enumerate(acts):
+            if n_acts == MANY_ACTS:
+                self.endless.tell("training", len(envs))
             reward[envs] += vector.staging.reward[envs]
             ended = vector.staging.terminated[envs] | vector.staging.truncated[envs]
             if ended.any():
@@ -200,6 +204,8 @@ class PopulationWorker(RolloutWorker):
         for n_acts, _ in enumerate(acts, 1):
             reward += float(vector.staging.reward[0])
             env_steps += int(vector.staging.env_steps[0])
+            if n_acts == MANY_ACTS + 1:
+                self.endless.tell("training", 1)
             if n_acts % _ACTS_OF_A_JOB == 0:
                 yield None
         statistics = vector.shared_states()[0] if wrapper_statistics else {}

@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from maze_pl.collect.collector import Collector
+from maze_pl.collect.endless_episodes import TIME_LIMIT, EndlessEpisodes
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_collector import TensorCollector
@@ -53,6 +55,7 @@ class RolloutWorker:
     wrapper_statistics: dict[str, Any] = field(default_factory=dict)
     vectors: dict[str, VectorEnv] = field(default_factory=dict)
     other_policy: Any = None  # the copy that `collect_with_copy` acts with
+    endless: EndlessEpisodes = field(default_factory=partial(EndlessEpisodes, TIME_LIMIT))
 
     def _prepared(self, wrapper_statistics: dict[str, Any]) -> Collector | TensorCollector:
         """Return the collector with the given wrapper statistics; make it first if needed."""
@@ -176,7 +179,14 @@ class RolloutWorker:
         generator = torch.Generator().manual_seed(seed)
         acting = self.policy if policy is None else policy
         with evaluation_mode(acting):
-            return play_episodes(vector, acting, episodes, deterministic=deterministic, generator=generator)
+            return play_episodes(
+                vector,
+                acting,
+                episodes,
+                deterministic=deterministic,
+                generator=generator,
+                on_many_acts=partial(self.endless.tell, f"evaluation {name!r}"),
+            )
 
     def close(self) -> None:
         """Close the environments."""

@@ -15,6 +15,7 @@ from maze_pl.comparison.results import Comparison
 from maze_pl.comparison.writing import require_new_folder, write_comparison
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.core.checks import MOST_EPISODES
+from maze_pl.runs.episode_seeds import listed_seeds
 
 _GROWTH = 1.5
 """Factor by which the number of episodes grows until intervals are narrow enough."""
@@ -29,6 +30,7 @@ def compare(
     max_agents: dict[Any, int] | None = None,
     n_episodes: int = 100,
     seed: int = 0,
+    episode_seeds: Sequence[int] | str | None = None,
     max_steps: int = 0,
     deterministic: bool = False,
     search: Sequence[str] = (),
@@ -61,6 +63,8 @@ def compare(
         max_agents: As for `rollout`; None means those of each run.
         n_episodes: Number of episodes of each run and policy.
         seed: Determines the episodes and the policies' random numbers.
+        episode_seeds: Seeds that environments are reset with, instead of seeds that follow from `seed`:
+            a list, or a text such as `0-39`. Each is played once, and `n_episodes` has no effect.
         max_steps: Env steps after which an episode is truncated; 0 means no limit.
         deterministic: Whether policies take their most likely actions.
         search: Searches such as `puct:64`, see `maze_pl.rollout`. For each of them, each run is also an
@@ -94,13 +98,15 @@ def compare(
         >>> table.winner
         'heuristic'
     """
+    seeds = None if episode_seeds is None else _listed(episode_seeds, precision)
+    n_episodes = n_episodes if seeds is None else len(seeds)
     _check_numbers(n_episodes, max_episodes, precision)
     if to is not None:
         require_new_folder(Path(to))
     options = {"env": env, "wrappers": wrappers, "action_masks": action_masks, "max_agents": max_agents}
     entries = make_entries(sources, baselines, checkpoint, options, trust, search)
     tell_wrappers_of_heuristic(entries)
-    acting = Acting(seed, max_steps, deterministic, n_envs, make_engine)
+    acting = Acting(seed, max_steps, deterministic, n_envs, make_engine, seeds)
     question = Question(metric, lower_is_better, n_episodes, precision)
     played = Tournament(entries, acting, progress, n_episodes)
     with closing(played):
@@ -144,6 +150,17 @@ def _play(played: Tournament, question: Question, max_episodes: int) -> None:
             break
         wanted = n_envs * math.ceil(_GROWTH * played.n_episodes / n_envs)
         played.play(min(max_episodes, wanted))
+
+
+def _listed(episode_seeds: Sequence[int] | str, precision: float | None) -> list[int]:
+    """Return given seeds; raise ConfigurationError if they are invalid, or episodes shall be added to them."""
+    if precision is not None:
+        fault = f"precision={precision} adds episodes, for which there are no episode_seeds"
+        raise ConfigurationError(f"{fault}: give only one of the two")
+    try:
+        return listed_seeds(episode_seeds)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _check_numbers(n_episodes: int, max_episodes: int, precision: float | None) -> None:

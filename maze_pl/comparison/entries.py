@@ -22,7 +22,7 @@ from maze_pl.config.assembling import SEEDS_FILE
 from maze_pl.config.class_paths import is_class_path
 from maze_pl.config.factories import Factory
 from maze_pl.config.learned_options import learned_options, with_class_path
-from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG
+from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG, require_run_directory
 from maze_pl.config.search_path import ConfigurationError, find, read
 from maze_pl.config.trust import UntrustedError, foreign_names, import_folders, refusal
 from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
@@ -242,8 +242,8 @@ def _of_run(path: Path, checkpoint: str, trust: bool) -> Entry:
     Raises:
         ConfigurationError: It is neither, has no checkpoint, or needs trust.
     """
-    if path.is_dir() and not (path / RUN_CONFIG).is_file():
-        raise ConfigurationError(f"{path} is not a run directory: it has no {RUN_CONFIG}")
+    if path.is_dir():
+        require_run_directory(path)
     if checkpoint not in ("best", "last"):
         raise ConfigurationError(f"checkpoint={checkpoint!r} must be best or last; a file can be named as an entry")
     file = best_or_last(path) if checkpoint == "best" else checkpoint_path(path, ("last",))

@@ -36,6 +36,7 @@ class Acting:
         deterministic: Whether policies take their most likely actions.
         n_envs: Number of consecutive episodes that are played at the same time.
         make_engine: Makes the engine of each rollout; None chooses it by the time that episodes take.
+        episode_seeds: Seeds of the episodes; None if they follow from `seed`.
     """
 
     seed: int = 0
@@ -43,6 +44,7 @@ class Acting:
     deterministic: bool = False
     n_envs: int = 4
     make_engine: Callable[[], Engine] | None = None
+    episode_seeds: Sequence[int] | None = None
 
     def play(self, player: Player, first: int, n: int, engine: Engine | None = None, **options: Any) -> Any:
         """Play episodes with a policy.
@@ -71,6 +73,7 @@ class Acting:
                 n_envs=self.n_envs,
                 engine=engine,
                 first_episode=first,
+                episode_seeds=self.episode_seeds,
                 **{name: value for name, value in player.options.items() if name != "env"},
                 **options,
             )

@@ -101,7 +101,9 @@ def winner_text(comparison: Comparison) -> str:
 def title_text(comparison: Comparison) -> str:
     """Return the line above the tables."""
     n_entries = len(comparison.entries)
-    parts = ["1 entry" if n_entries == 1 else f"{n_entries} entries", f"{comparison.n_episodes:,} episodes of each run"]
+    parts = ["1 entry" if n_entries == 1 else f"{n_entries} entries"]
+    n_episodes = "1 episode" if comparison.n_episodes == 1 else f"{comparison.n_episodes:,} episodes"
+    parts.append(f"{n_episodes} of each run")
     parts.append(f"seed {comparison.seed}")
     if comparison.max_steps:
         parts.append(f"at most {comparison.max_steps:,} env steps")

@@ -25,7 +25,15 @@ from typing import Any, Final, TypeGuard
 
 from maze_pl.config import search_path
 from maze_pl.config.merging import assembled, value_at
-from maze_pl.config.pieces import CONFIG_OPTIONS, GROUP_NAME, RUN_CONFIG, Piece, from_file, with_bases
+from maze_pl.config.pieces import (
+    CONFIG_OPTIONS,
+    GROUP_NAME,
+    RUN_CONFIG,
+    Piece,
+    from_file,
+    require_run_directory,
+    with_bases,
+)
 from maze_pl.config.references import Fill, interpolate
 from maze_pl.config.replaced_environments import Dropped, adapt_replaced_environments
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, parse, read, resolve
@@ -330,8 +338,7 @@ def _from_run_directory(command: str, options: list[_Option]) -> tuple[Path | No
         return None, options
     run_dir = runs[-1]
     require_single_run(run_dir)
-    if not Path(run_dir, RUN_CONFIG).is_file():
-        raise ConfigurationError(f"{run_dir} is not a run directory: it has no {RUN_CONFIG}")
+    require_run_directory(Path(run_dir))
     return Path(run_dir), options
 
 

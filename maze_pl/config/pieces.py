@@ -99,9 +99,27 @@ def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[
             fault = f"{_BASE} must name configurations, but {name!r} is not a name"
             raise ConfigurationError(f"{path}: {fault}")
         sibling = path.parent / name
-        base = sibling if sibling.is_file() else resolve(name, [path])
+        try:
+            base = sibling if sibling.is_file() else resolve(name, [path])
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {_BASE}: {error}") from error
         pieces += with_bases(option, base, (*derived, path.resolve()))
     return [*pieces, from_file(option, path, content)]
+
+
+def require_run_directory(path: Path) -> None:
+    """Refuse a path that is no directory of a run.
+
+    Raises:
+        ConfigurationError: It does not exist, or is something else.
+    """
+    if (path / RUN_CONFIG).is_file():
+        return
+    if not path.exists():
+        raise ConfigurationError(f"{path} is not a run directory: it does not exist")
+    around = [folder for folder in path.parents if (folder / RUN_CONFIG).is_file()]
+    hint = f"; did you mean {around[0]}?" if around else ""
+    raise ConfigurationError(f"{path} is not a run directory: it has no {RUN_CONFIG}{hint}")
 
 
 def from_file(option: str, path: Path, content: Any) -> Piece:

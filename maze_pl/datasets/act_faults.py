@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from maze_pl.core.actor_id import StepKey
+from maze_pl.core.allowed_options import forbidden_actions
 from maze_pl.core.spaces import MaskError, allowed_entries, no_value
 from maze_pl.core.spec import Spec
 from maze_pl.records.columns import Columns
@@ -51,33 +52,10 @@ def forbidden_action(spec: Spec, acts: dict[StepKey, Columns]) -> str:
         for head, name in step.masks.items():
             actions = acts[key]["action"][head]
             mask = acts[key]["observation"][name]
-            forbidden = _is_forbidden(actions, mask, step.action_space[head])
+            forbidden = forbidden_actions(actions, mask, step.action_space[head])
             if forbidden.any():
                 place = int(forbidden.argmax())
                 where = f"head {head!r} in act {place} of sub-step {key!r}"
                 came = f"its action {actions[place].tolist()} of {where}"
                 return f"{came} is forbidden by the mask {name!r}"
     return ""
-
-
-def _is_forbidden(actions: _Array, mask: _Array, space: Any) -> _Array:
-    """True for each action that a mask forbids, as the distribution of its head sees it.
-
-    Args:
-        actions: [n, *space.shape] valid actions.
-        mask: [n, number of entries] 1 where an entry is allowed and 0 where it is not.
-        space: Discrete, MultiDiscrete or MultiBinary. A choice of which all options are masked
-            allows all of them.
-    """
-    n = len(actions)
-    if isinstance(space, spaces.MultiBinary):
-        masked_bits: _Array = np.any((actions.reshape(n, -1) == 1) & (mask == 0), axis=1)
-        return masked_bits
-    sizes = np.array([space.n] if isinstance(space, spaces.Discrete) else space.nvec.ravel()).astype(np.int64)
-    start = np.asarray(space.start).astype(np.int64)
-    chosen = (actions.astype(np.int64) - start).reshape(n, len(sizes))
-    begins = np.cumsum(sizes) - sizes
-    is_allowed = np.take_along_axis(mask, chosen + begins, axis=1) == 1
-    has_options = np.maximum.reduceat(mask, begins, axis=1) == 1
-    forbidden: _Array = np.any(~is_allowed & has_options, axis=1)
-    return forbidden

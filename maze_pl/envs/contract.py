@@ -5,13 +5,16 @@ calls it with the exception that a malformed result caused, or with the first re
 environment, which are checked in full.
 """
 
+import inspect
 import linecache
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from math import isfinite
 from numbers import Number
 from typing import Any, Final
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -109,13 +112,13 @@ def check_step(result: Any, env: Any) -> None:
     if isinstance(result, tuple | list) and len(result) == 5:
         _, reward, terminated, truncated, info = result
         if not _is_number(reward, "biuf"):
-            came, expected = f"the reward {describe(reward)}", "one number"
+            came, expected = f"{describe(reward)} as reward", "one number"
         elif not _is_number(terminated, "biu"):
             came, expected = f"terminated={describe(terminated)}", "True or False"
         elif not _is_number(truncated, "biu"):
             came, expected = f"truncated={describe(truncated)}", "True or False"
         elif not isinstance(info, dict):
-            came, expected = f"the info {describe(info)}", "a dict"
+            came, expected = f"{describe(info)} as info", "a dict"
         else:
             return
     maker = makers_of(env, "step", "step_in_parts", "observation", "action", "reward")
@@ -271,3 +274,44 @@ def explain_step(error: Exception, result: Any, env: Any) -> None:
     elif "unpack" in str(error) and str(frame.f_globals.get("__name__")).startswith("gymnasium.wrappers"):
         hint = _OLD_STEP if "got 4" in str(error) else ""
         raise EnvContractError(f"step of {name_of(env)} did not return five values ({error}); expected {_STEP}{hint}")
+
+
+def explain_reset(error: Exception, env: Any) -> None:
+    """Raise `EnvContractError` if `reset` of an environment, or of a wrapper around it, takes no seed or no options.
+
+    Args:
+        error: The exception, caught in the frame that called `reset` with both.
+        env: The gymnasium environment, possibly with gymnasium's wrappers.
+    """
+    if not isinstance(error, TypeError):
+        return
+    layers = [env]
+    while isinstance(layers[-1], gymnasium.Wrapper):
+        layers.append(layers[-1].env)
+    for layer in layers:
+        if missing := _refused_names(layer.reset, ("seed", "options")):
+            name = type(layer).__name__ if layer is not layers[-1] else name_of(env)
+            came = f"reset of {name} takes no {' and no '.join(missing)}, as in gym's old interface"
+            raise EnvContractError(f"{came}; expected reset(self, *, seed=None, options=None)") from error
+
+
+def _refused_names(function: Callable[..., Any], names: tuple[str, ...]) -> list[str]:
+    """Return the names that a function does not take as keyword arguments."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return []
+    taken = {parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY}
+    return [name for name in names if name not in taken]
+
+
+def check_picture(picture: Any, env: Any) -> None:
+    """Refuse a result of `render` that is not a picture.
+
+    Args:
+        picture: Result of `render`.
+        env: The environment, for the message.
+    """
+    is_array = isinstance(picture, np.ndarray) and picture.ndim in (2, 3) and picture.dtype == np.uint8
+    if not is_array or (picture.ndim == 3 and picture.shape[2] not in (3, 4)):
+        came = f"render of {makers_of(env, 'render')} returned {describe(picture)}"
+        raise EnvContractError(f"{came}; expected an array [height, width, 3] of bytes")

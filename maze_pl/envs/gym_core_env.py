@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 from gymnasium.utils import EzPickle
 
-from maze_pl.envs.contract import NO_RESULT, check_observation, check_reset, explain_step, name_of
+from maze_pl.envs.contract import NO_RESULT, check_observation, check_reset, explain_reset, explain_step, name_of
 from maze_pl.envs.core_env import CoreEnv, take_over
 from maze_pl.envs.reseeding import reseed_layers
 
@@ -49,13 +49,18 @@ class GymCoreEnv(CoreEnv):
         """Reset the gymnasium environment, with the seed set since the last reset, if any.
 
         Raises:
-            EnvContractError: The environment did not return an observation of its space and a dict.
+            EnvContractError: The environment takes no seed or no options, or did not return an
+                observation of its space and a dict.
         """
         seed = self._seed
         self._seed = None
         if seed is not None:
             self.env.action_space.seed(seed)  # some environments sample actions themselves
-        result = self.env.reset(seed=seed, options=self.reset_options)
+        try:
+            result = self.env.reset(seed=seed, options=self.reset_options)
+        except TypeError as error:
+            explain_reset(error, self.env)
+            raise
         check_reset(result, self.env)
         self._maze_state, self.reset_info = result
         if not self._is_known:

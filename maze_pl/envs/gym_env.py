@@ -52,6 +52,9 @@ class GymMazeEnv(MazeEnv):
             env = _make(_current_id(env), {"disable_env_checker": True, **kwargs})
         elif kwargs:
             raise TypeError(f"{sorted(kwargs)} are arguments for making an environment by name, but {env} was given")
+        if isinstance(env, type):
+            remedy = f"pass an environment, as in {type(self).__name__}({env.__name__}())"
+            raise TypeError(f"{type(self).__name__} wraps environments, but got the class {env.__name__}: {remedy}")
         check_spaces(env)
         _warn_of_running_statistics(env)
         action_conversion = GymActionConversion(env.action_space)

@@ -128,7 +128,7 @@ def require_critic(algorithm: str, critic: Critic | None, critic_type: type) -> 
     """
     if not isinstance(critic, critic_type):
         found = "none" if critic is None else f"a {type(critic).__name__}"
-        remedy = "name a composer that builds one in networks, or use networks=auto"
+        remedy = "name a composer that builds one in networks, or set networks to auto"
         raise ValueError(f"{algorithm} needs a {critic_type.__name__}, not {found}: {remedy}")
 
 

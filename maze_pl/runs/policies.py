@@ -8,6 +8,7 @@ from torch import nn
 
 from maze_pl.agents import TorchPolicy
 from maze_pl.config.factories import Factory
+from maze_pl.config.search_path import suggestion
 from maze_pl.config.trust import UntrustedError
 from maze_pl.core.calls_by_name import call_by_name
 from maze_pl.core.class_path import import_object
@@ -70,9 +71,12 @@ def _with_class_path(factory: Factory, env: Any) -> Factory:
     try:
         import_object(path)
     except ImportError as error:
-        known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
         fault = f"no policy {factory.class_path!r} for {name_of(env)}: {error}"
-        raise ValueError(f"{fault}; {known}") from error
+        if path == "heuristic":
+            fault = f"no policy 'heuristic' for {name_of(env)}: it has no heuristic_policy"
+            raise ValueError(f"{fault}; use random, a class path, or a bundle") from error
+        known = "use random, heuristic (where the environment has a heuristic_policy), a class path, or a bundle"
+        raise ValueError(f"{fault}; {known}{suggestion(path, ('random', 'heuristic'))}") from error
     return replace(factory, class_path=path)
 
 

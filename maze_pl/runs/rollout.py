@@ -12,6 +12,7 @@ import torch
 from tqdm import tqdm
 
 from maze_pl.agents.input_range import unreadable
+from maze_pl.collect.endless_episodes import MAX_STEPS, EndlessEpisodes
 from maze_pl.collect.engines import Engine, InProcessEngine
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.core.actor_id import StepKey
@@ -27,9 +28,12 @@ from maze_pl.envs.building import Env, shared_states_of, wrapper_stack
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
+from maze_pl.envs.vector.episode_seeding import EpisodeSeeding
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
 from maze_pl.runs.contained_wrappers import MakeWithout
+from maze_pl.runs.episode_seeds import listed_seeds
+from maze_pl.runs.forbidden_actions import ForbiddenActions
 from maze_pl.runs.part_factories import env_or_factory, to_factories
 from maze_pl.runs.policies import make_policy
 from maze_pl.runs.recording_envs import RECORDABLE, RecordingEnvs, recorded
@@ -83,6 +87,7 @@ class _Player:
         step_timeout: Seconds that an environment may take for a step or a reset; None means no
             limit.
         acting: `deterministic` and `temperature`.
+        episode_seeds: Seeds of all episodes by their numbers; None if they follow from `seed`.
         keeps_wrappers: Whether wrappers keep their state from one group to the next.
     """
 
@@ -95,6 +100,7 @@ class _Player:
         seed: int,
         step_timeout: float | None,
         acting: dict[str, Any],
+        episode_seeds: Sequence[int] | None = None,
         keeps_wrappers: bool = False,
     ) -> None:
         self.policy = policy
@@ -104,10 +110,14 @@ class _Player:
         self._guide = policy.policy if isinstance(policy, SearchPolicy) else policy
         self.seed = seed
         self.acting = acting
-        options: Any = {"seed": derive_seed(seed, "rollout"), "autoreset": False, "seed_by_env": False}
-        self.vector = _vector([make] * n_envs, step_timeout, spec=spec, **options)
+        self._seeding = EpisodeSeeding(derive_seed(seed, "rollout"), seed_by_env=False, episode_seeds=episode_seeds)
+        options: Any = vars(self._seeding)
+        self.vector = _vector([make] * n_envs, step_timeout, spec=spec, autoreset=False, **options)
         self._unbounded = self._guide.unbounded if isinstance(self._guide, BundlePolicy) else {}
+        endless = EndlessEpisodes(MAX_STEPS)
+        self._on_many_acts = None if make.max_steps else partial(endless.tell, "")
         self._checked: set[StepKey] = set()
+        self._forbidden = ForbiddenActions(spec, type(self._guide).__name__)
 
     def close(self) -> None:
         """Close the environments, and those of a search."""
@@ -123,12 +133,18 @@ class _Player:
             self.vector.reset_wrappers()
         with evaluation_mode(self.policy):
             summaries = play_episodes(
-                self.vector, self, episodes, generator=generator, deterministic=False, unbounded=self._unbounded
+                self.vector,
+                self,
+                episodes,
+                generator=generator,
+                deterministic=False,
+                unbounded=self._unbounded,
+                on_many_acts=self._on_many_acts,
             )
         recordings_of_each = self.vector.of_each(recorded, range(len(summaries)))
         trajectories = []
         for (episode_id, recordings), summary in zip(recordings_of_each, summaries, strict=True):
-            seed = derive_seed(self.vector.seed, "env", 0, summary.episode_index)
+            seed = self._seeding.seed_of(0, summary.episode_index)
             trajectories.append(Trajectory(episode_id, seed, summary, **recordings))
         return trajectories
 
@@ -148,6 +164,7 @@ class _Player:
             if key not in self._checked:
                 self._check(batch, step)
                 self._checked.add(key)
+            self._forbidden.look(batch, step)
         except (EnvContractError, MaskError, SearchError):
             raise
         except Exception as error:
@@ -184,6 +201,7 @@ def rollout(
     action_masks: dict[str, str] | None = None,
     max_agents: dict[StepKey, int] | None = None,
     first_episode: int = 0,
+    episode_seeds: Sequence[int] | str | None = None,
     progress: bool | str = False,
     receive: Callable[[Trajectory], object] | None = None,
     stop: Callable[[], object] | None = None,
@@ -219,6 +237,8 @@ def rollout(
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         first_episode: Number of the first episode; the episodes are those that a rollout from 0 on
             would play, if the number is a multiple of `n_envs`.
+        episode_seeds: Seeds that the environment is reset with, one for each episode, instead of
+            seeds that follow from `seed`: a list, or a text such as `0-39`.
         progress: Whether to show a progress bar, in a file a line every 10 s; a text is its label.
         receive: Called with each trajectory, in order, as soon as it is available; may remove data
             that should not be kept.
@@ -241,6 +261,9 @@ def rollout(
     _check_numbers(episodes, max_steps, n_envs, first_episode, temperature)
     _check_record(record)
     end = first_episode + episodes
+    seeds = None if episode_seeds is None else listed_seeds(episode_seeds)
+    if seeds is not None and len(seeds) < end:
+        raise ValueError(f"episode_seeds has {len(seeds)} seeds for {end} episodes: give each one a seed")
     env = env_or_factory(env)
     if isinstance(env, ArrayEnv):
         env = ArrayMazeEnv(env)
@@ -276,7 +299,7 @@ def rollout(
     acting = {"deterministic": deterministic, "temperature": temperature}
 
     def make_player(policy: Any, *_: Any) -> _Player:
-        return _Player(policy, make, group_size, spec, seed, step_timeout, acting, keeps_wrappers=is_single)
+        return _Player(policy, make, group_size, spec, seed, step_timeout, acting, seeds, is_single)
 
     starts = range(first_episode, end, group_size)
     groups = [range(start, min(start + group_size, end)) for start in starts]

@@ -45,11 +45,20 @@ def episode_document(
     return {
         "format": FORMAT,
         "version": VERSION,
-        "title": title or ", ".join(dict.fromkeys(episode.name for episode in episodes)),
+        "title": title or _default_title(episodes),
         "created_by": f"maze_pl {__version__}",
         "episodes": [_episode(episode, progress) for episode in episodes],
         "pairs": [list(pair) for pair in pairs],
     }
+
+
+def _default_title(episodes: Sequence[Episode]) -> str:
+    """Return the sources of episodes with their policies; the names of episodes without a source."""
+    sources = ", ".join(dict.fromkeys(episode.source for episode in episodes if episode.source))
+    if not sources:
+        return ", ".join(dict.fromkeys(episode.name for episode in episodes))
+    policies = ", ".join(dict.fromkeys(episode.policy for episode in episodes if episode.policy))
+    return f"{sources}: {policies}" if policies else sources
 
 
 def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
@@ -67,6 +76,9 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
     total = float(reward.sum()) if episode.total_reward is None else episode.total_reward
     value = None if episode.decisions is None else episode.decisions.value
     keys = [] if record is None else list(record.spec.step_keys)
+    observations: dict[str, Any] = {}
+    if record is not None:
+        observations = {str(key): observations_of(record, key, episode.normalizers) for key in keys}
     parts = events.shares()
     known = total if original is None else float(original.sum())
     unit = _reward_unit(episode.reward_wrappers, float(recorded.sum()), known)
@@ -78,6 +90,7 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
         "return": float(total),
         "return_unit": unit if original is None and episode.total_reward is None else None,
         "n_env_steps": n_env_steps,
+        "n_complete_env_steps": acts.n_complete,
         "end": acts.end,
         "kpis": {name: finite(kpi) for name, kpi in episode.kpis.items()},
         "running_kpis": {name: encoded(values) for name, values in _running_kpis(episode, n_env_steps).items()},
@@ -91,7 +104,7 @@ def _episode(episode: Episode, progress: bool) -> dict[str, Any]:
             "unit": unit,
             "value": None if value is None else encoded(value),
         },
-        "observations": {} if record is None else {str(key): observations_of(record, key) for key in keys},
+        "observations": observations,
         "heads": {} if record is None else {str(key): heads_of(record, key, episode.decisions) for key in keys},
         "env_steps": {
             "reward": encoded(reward),
@@ -130,6 +143,7 @@ class _Acts:
         reward: Reward of its actor; None if rewards are not attributed to actors.
         step_keys: All step keys.
         n_env_steps: Number of environment steps, which may be more than those with acts.
+        n_complete: Number of complete ones, as in statistics; one less if the episode ends within a step.
         end: `terminated`, `truncated` or `unfinished`.
     """
 
@@ -140,8 +154,13 @@ class _Acts:
         self.step_reward = np.asarray(step_reward, np.float64)
         self.reward: Array | None = None
         self.step_keys = step_keys
-        self.n_env_steps = int(self.env_step.max()) + 1 if len(self.env_step) else 0
+        self.n_env_steps = self.n_complete = int(self.env_step.max()) + 1 if len(self.env_step) else 0
         self.end = "unfinished"
+
+    def set_length(self, n_complete: int) -> None:
+        """Remember how many environment steps were complete at the end."""
+        self.n_env_steps = max(self.n_env_steps, n_complete)
+        self.n_complete = n_complete
 
     def set_end(self, terminated: bool, truncated: bool) -> None:
         """Remember how the episode ended."""
@@ -156,7 +175,7 @@ def _acts_of_spaces(record: SpacesTrajectoryRecord) -> _Acts:
     acts = _Acts(record.env_time, record.key_index, record.agent_id, record.reward, list(record.spec.step_keys))
     if record.actor_reward is not None:
         acts.reward = record.actor_reward
-    acts.n_env_steps = max(acts.n_env_steps, record.last_env_time)
+    acts.set_length(record.last_env_time)
     acts.set_end(record.terminated, record.truncated)
     return acts
 
@@ -173,7 +192,7 @@ def _acts_of_states(episode: Episode) -> _Acts:
         keys,
     )
     if episode.states is not None and steps:
-        acts.n_env_steps = max(acts.n_env_steps, episode.states.n_env_steps)
+        acts.set_length(episode.states.n_env_steps)
         acts.set_end(steps[-1].terminated, steps[-1].truncated)
     return acts
 

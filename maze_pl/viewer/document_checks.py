@@ -57,6 +57,7 @@ def _check_episode(episode: Mapping[str, Any], place: str) -> None:
     _get(episode, "seed", int | None, place)
     _one_of(episode, "end", ENDS, place)
     n_steps = _get(episode, "n_env_steps", int, place)
+    _check_optional(episode, "n_complete_env_steps", int, place)
     step_keys = _get(episode, "step_keys", Sequence, place)
     step_key_of = _check_acts(_get(episode, "acts", Mapping, place), n_steps, len(step_keys), f"{place}.acts")
     rows = {key: int(np.sum(step_key_of == i)) for i, key in enumerate(step_keys)}
@@ -103,6 +104,7 @@ def _check_observation(observation: Mapping[str, Any], rows: int, place: str) ->
     kind = _one_of(observation, "kind", OBSERVATION_KINDS, place)
     shape = _get(observation, "shape", Sequence, place)
     _get(observation, "labels", Sequence | None, place)
+    _check_optional(observation, "unit", str | None, place)
     for bound in ("low", "high"):
         _get(observation, bound, float | int | None, place)
     if kind != "image" or "pictures" not in observation:

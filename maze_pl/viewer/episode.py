@@ -8,6 +8,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.viewer.arrays import Array
+from maze_pl.viewer.normalizers import Normalizer
 
 EventRows = tuple[str, dict[str, str], list[tuple[Any, ...]]]
 """Events of one kind: `<Topic>.<event>`, columns with their types, rows; as for `EventLogFiles.append`."""
@@ -65,6 +66,9 @@ class Episode:
         total_reward: Return, if it is known without the rewards.
         reward_wrappers: Class names of the wrappers that changed the recorded rewards, the innermost
             first, if they are known.
+        normalizers: Wrappers that normalised the recorded observations, the innermost first, if they
+            are known.
+        source: Name of the run or the folder that the episode comes from; empty without one.
     """
 
     name: str
@@ -81,3 +85,5 @@ class Episode:
     kpis: dict[str, float] = field(default_factory=dict)
     total_reward: float | None = None
     reward_wrappers: Sequence[str] = ()
+    normalizers: Sequence[Normalizer] = ()
+    source: str = ""

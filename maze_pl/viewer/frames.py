@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import gymnasium
 from maze_pl.config.factories import Factory
 from maze_pl.core.class_path import import_object
 from maze_pl.envs.building import make_wrapped
+from maze_pl.envs.contract import EnvContractError, check_picture
 
 MODE: Final = "rgb_array"
 """Mode of rendering in which environments of gymnasium and PettingZoo return pictures."""
@@ -27,7 +29,8 @@ def with_frames(make_env: Callable[[], Any]) -> Callable[[], Any] | None:
 
     Returns:
         None if it is not a factory of a configuration, the environment takes no render mode or has
-        been given one, or it cannot be drawn, for example because a package is missing.
+        been given one, or it cannot be drawn, for example because a package is missing. If it
+        returns something other than a picture, a message says so.
     """
     if not isinstance(make_env, Factory):
         return None
@@ -51,7 +54,12 @@ def _draws(make_env: Callable[[], Any]) -> bool:
             env = make_wrapped(make_env)
             env.reset(seed=0)
             picture = env.render()
+            if picture is not None:
+                check_picture(picture, env)
             env.close()
+    except EnvContractError as error:
+        sys.stderr.write(f"maze-pl: there are no pictures: {error}\n")
+        return False
     except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError):
         return False
     return picture is not None

@@ -1,6 +1,7 @@
 """Observations of an episode document."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,6 +10,7 @@ from gymnasium import spaces
 from maze_pl.core.actor_id import StepKey
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.viewer.arrays import Array, encoded, finite
+from maze_pl.viewer.normalizers import Normalizer, unit_of
 from maze_pl.viewer.pictures import Pictures, chosen_places, picture_table
 
 _SMALLEST_IMAGE: Final = 16
@@ -24,33 +26,41 @@ _GAP: Final = 2
 """Pixels between two images that are drawn side by side."""
 
 
-def observations_of(record: SpacesTrajectoryRecord, key: StepKey) -> dict[str, dict[str, Any]]:
+def observations_of(
+    record: SpacesTrajectoryRecord, key: StepKey, normalizers: Sequence[Normalizer] = ()
+) -> dict[str, dict[str, Any]]:
     """Return the observations of a sub-step by name.
 
     Args:
         record: The episode.
         key: The step key.
+        normalizers: Wrappers that normalised the observations.
     """
     step = record.spec.steps[key]
     masks = set(step.masks.values())
     found = {}
     for name, space in step.observation_space.spaces.items():
         values = record.observation[key][name]
-        found[name] = _observation(space, values, is_mask=name in masks)
+        is_mask = name in masks
+        unit = None if is_mask else unit_of(name, space, normalizers)
+        found[name] = _observation(space, values, is_mask, unit)
     return found
 
 
-def _observation(space: spaces.Space[Any], values: Array, is_mask: bool) -> dict[str, Any]:
+def _observation(space: spaces.Space[Any], values: Array, is_mask: bool, unit: str | None) -> dict[str, Any]:
     """Return the entry of an observation of an episode document.
 
     Args:
         space: Its space.
         values: [rows, *shape] observations.
         is_mask: Whether it is the mask of an action head.
+        unit: Its unit; None for that of its space. The bounds of a normalised observation are those
+            that it is clipped to, and are left out.
     """
     shape = tuple(space.shape or ())
-    low, high = _range(space)
+    low, high = _range(space) if unit is None else (None, None)
     content: dict[str, Any] = {"kind": "", "shape": list(shape), "low": low, "high": high, "labels": None}
+    content["unit"] = unit
     if _is_image(space, shape):
         chosen, place = chosen_places(len(values))
         pictures = Pictures()

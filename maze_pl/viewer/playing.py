@@ -18,6 +18,7 @@ from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.drawing import check_renderer_arguments
 from maze_pl.viewer.episode import Episode
 from maze_pl.viewer.frames import MODE, drawing_without_display, with_frames
+from maze_pl.viewer.normalizers import normalizers_in
 
 Actions = Literal["most_likely", "sampled", "both"]
 MOST_VIEWED_EPISODES: Final = 1000
@@ -135,11 +136,13 @@ class _Stage:
 
     def __init__(self, path: Path, options: PlayOptions, first: "_Stage | None" = None) -> None:
         self._options = options
+        self._source = source_of(path)
         self._renderer: Any = None
         self._kpi_calculator: Any = None
         self._has_frames = False
         data = load_data(path, trust=options.trust)
         self._reward_wrappers = reward_wrappers_in(data.rollout_options["wrappers"])
+        self._normalizers = normalizers_in(data.rollout_options["wrappers"])
         self._arrangement = {
             **data.rollout_options,
             "wrappers": without_recorders(data.rollout_options["wrappers"]),
@@ -191,6 +194,8 @@ class _Stage:
             "renderer_arguments": options.renderer_arguments or {},
             "kpi_calculator": self._kpi_calculator,
             "reward_wrappers": self._reward_wrappers,
+            "normalizers": self._normalizers,
+            "source": self._source,
         }
         episodes = []
         for number, trajectory in enumerate(trajectories):
@@ -212,6 +217,21 @@ class _Stage:
                 **self._arrangement,
                 **others,
             )
+
+
+def source_of(path: Path) -> str:
+    """Return the name in views of a run, whose checkpoint may be given, or of a folder or file of episodes.
+
+    Args:
+        path: The path.
+
+    Returns:
+        Its last two parts, as the last one alone may be a time.
+    """
+    path = path.resolve()
+    if path.suffix == ".ckpt" and path.parent.name == "checkpoints":
+        path = path.parents[1]
+    return "/".join([part for part in path.parts if part != path.anchor][-2:])
 
 
 def episode_of(

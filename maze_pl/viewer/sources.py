@@ -22,7 +22,8 @@ from maze_pl.runs.run_checkpoints import BEST, holds_checkpoints
 from maze_pl.viewer.decisions import decisions_of
 from maze_pl.viewer.episode import Episode, EventRows
 from maze_pl.viewer.events import rows_of_folder
-from maze_pl.viewer.playing import PlayOptions, played_by_run
+from maze_pl.viewer.normalizers import Normalizer, normalizers_of
+from maze_pl.viewer.playing import PlayOptions, played_by_run, source_of
 
 _RECORDS: Final = (".spaces", ".states")
 _MOST_READ: Final = 10
@@ -82,6 +83,7 @@ def _read(path: Path, options: PlayOptions) -> list[Episode]:
     episodes = _episodes(_limited(files, origin, options), origin)
     for episode in episodes:
         episode.renderer_arguments = options.renderer_arguments or {}
+        episode.source = source_of(path)
     return episodes
 
 
@@ -162,6 +164,7 @@ class _Origin:
         renderer: Renderer of the environment, if states may be read.
         kpi_calculator: Its calculator of KPIs.
         reward_wrappers: Class names of the wrappers that changed rewards.
+        normalizers: Wrappers that normalised observations.
     """
 
     rows: dict[str, EpisodeRow]
@@ -172,6 +175,7 @@ class _Origin:
     renderer: Any = None
     kpi_calculator: Any = None
     reward_wrappers: Sequence[str] = ()
+    normalizers: Sequence[Normalizer] = ()
 
     @classmethod
     def of(cls, path: Path, options: PlayOptions) -> "_Origin":
@@ -190,6 +194,7 @@ class _Origin:
             parts = {"renderer": env.get_renderer(), "kpi_calculator": env.get_kpi_calculator()}
             env.close()
         parts["reward_wrappers"] = reward_wrappers_of(config, options.trust)
+        parts["normalizers"] = normalizers_of(config, options.trust)
         return cls(rows, events, policy, agent, float(config.get("temperature") or 1.0), **parts)
 
 
@@ -272,6 +277,7 @@ def _describe(episode: Episode, number: int, origin: _Origin) -> None:
     row = origin.rows.get(episode.episode_id, EpisodeRow())
     episode.name = f"{origin.policy or 'episode'} {row.number or number}"
     episode.events = origin.events.get(episode.episode_id, [])
+    episode.normalizers = origin.normalizers
     episode.renderer = origin.renderer
     episode.kpi_calculator = origin.kpi_calculator
     episode.seed = row.seed

@@ -75,7 +75,7 @@ def test_wrappers_and_whole_configurations_are_looked_at(capsys: pytest.CaptureF
     options = ["--wrappers", "wrappers/vector_obs", "--n_steps", "60", "--seed", "3"]
     assert main(["check", "--config", "ppo_cartpole", "--data.env.name", "Acrobot-v1", *options]) == 0
     output = capsys.readouterr().out
-    assert output.startswith("Acrobot-v1: 59 acts in 1 episodes")
+    assert output.startswith("Acrobot-v1: 59 acts in 1 episode")
     assert "within LogStatsWrapper, ObservationNormalizationWrapper" in " ".join(output.split()).replace(" | | ", " ")
 
 

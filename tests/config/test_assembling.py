@@ -133,8 +133,20 @@ def test_a_configuration_that_is_named_stands_alone_when_a_run_begins_with_anoth
 
 
 def test_a_folder_without_configuration_is_no_run_directory(folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"is not a run directory: it has no config\.yaml"):
+    with pytest.raises(ConfigurationError, match=r"is not a run directory: it has no config\.yaml$"):
         prepare(["validate", str(tmp_path)])
+    with pytest.raises(ConfigurationError, match=r"nowhere is not a run directory: it does not exist$"):
+        prepare(["validate", str(tmp_path / "nowhere")])
+    write(tmp_path / "run" / "config.yaml", "{}")
+    write(tmp_path / "run" / "checkpoints" / "best.ckpt", "")
+    with pytest.raises(ConfigurationError, match=r"best.ckpt is not a run directory: .*; did you mean .*/run\?$"):
+        prepare(["validate", str(tmp_path / "run" / "checkpoints" / "best.ckpt")])
+
+
+def test_a_base_that_does_not_exist_is_named_with_the_file(folders: dict[str, Path]) -> None:
+    write(folders["project"] / "mine.yaml", "base: ppo_cartpol")
+    with pytest.raises(ConfigurationError, match=r"mine\.yaml: base: .*ppo_cartpol"):
+        prepare(["fit", "--config", "mine"])
 
 
 @pytest.mark.parametrize("other", [["--warm-start", "b"], ["--run_dir", "b"]])

@@ -332,7 +332,9 @@ def test_returns_of_demonstrations_stop_where_episodes_end(episodes: list[Any]) 
 
 
 def test_demonstrations_that_do_not_fit_are_refused(episodes: list[Any]) -> None:
-    with pytest.raises(ValueError, match=r"its observation 'allowed' of sub-step 0 is missing, as there are only \['observation'\]"):
+    with pytest.raises(
+        ValueError, match=r"its observation 'allowed' of sub-step 0 is missing, as there are only \['observation'\]"
+    ):
         fit(make_data(Picky, demonstrations=InMemoryDataset(episodes)))
     clipped = InMemoryDataset(episodes, DeadEndClippingTrajectoryProcessor(1))
     with pytest.raises(ValueError, match="DeadEndClippingTrajectoryProcessor hold no next observations"):

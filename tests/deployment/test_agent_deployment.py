@@ -778,10 +778,10 @@ def test_nothing_advances_with_a_bad_state() -> None:
     ("step", "message"),
     [
         ({"reward": np.nan}, "act was given the reward nan; expected a finite number"),
-        ({"reward": "1"}, "act was given the reward '1' of type str; expected one number"),
+        ({"reward": "1"}, "act was given '1' of type str as reward; expected one number"),
         ({"terminated": None}, "act was given terminated=None; expected True or False"),
         ({"truncated": "no"}, "act was given truncated='no' of type str"),
-        ({"info": 3}, "act was given the info '3' of type int; expected a dict"),
+        ({"info": 3}, "act was given '3' of type int as info; expected a dict"),
         ({"actor_id": (1, 0)}, r"actor_id=\(1, 0\): the only actor is \(0, 0\)"),
         ({"env_time": "noon"}, "act was given env_time='noon' of type str; expected an integer"),
     ],

@@ -586,6 +586,36 @@ def test_masks_can_be_given_and_are_obeyed() -> None:
     assert "test_checker.py" in line.explanation
 
 
+class BrokenReset(gymnasium.Env[Any, Any]):
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return 0, {}
+
+
+class BrokenStep(BrokenReset):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        return 0, 0.0
+
+
+@pytest.mark.parametrize(
+    ("env", "title", "explanation"),
+    [
+        (BrokenReset, "BrokenReset: 0 acts in 0 episodes", "reset of BrokenReset takes no seed and no options"),
+        (BrokenStep, "BrokenStep: 0 acts in 1 episode", "step of BrokenStep returned a tuple of 2 values"),
+    ],
+)
+def test_a_broken_interface_is_explained(env: Any, title: str, explanation: str) -> None:
+    report = check_env(env, n_steps=20)
+    assert report.title == title
+    (line,) = (line for line in report.lines if line.verdict == "error")
+    assert explanation in line.explanation and "TypeError" not in line.explanation
+
+
 def test_too_few_acts_are_refused() -> None:
     with pytest.raises(ValueError, match="n_steps=3 must be at least 10"):
         check_env(walk(), n_steps=3)

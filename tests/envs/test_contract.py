@@ -97,10 +97,15 @@ STEPS: list[tuple[str, Callable[[Any], Any], spaces.Space[Any], str]] = [
     ("nothing", lambda r: None, BOX, "step of Broken returned None; expected .observation, reward, terminated"),
     ("a number", lambda r: 3, BOX, "step of Broken returned '3' of type int; expected"),
     ("six values", lambda r: (*r, 1), BOX, "step of Broken returned a tuple of 6 values"),
-    ("no reward", put(1, None), BOX, "step of Broken returned the reward None; expected one number"),
-    ("rewards", put(1, np.zeros(2)), BOX, r"the reward an array of shape \(2,\) and type float64; expected one number"),
-    ("a reward in a list", put(1, [1.0]), BOX, "step of Broken returned the reward a list of 1 values; expected one"),
-    ("a reward in words", put(1, "much"), BOX, "step of Broken returned the reward 'much' of type str"),
+    ("no reward", put(1, None), BOX, "step of Broken returned None as reward; expected one number"),
+    (
+        "rewards",
+        put(1, np.zeros(2)),
+        BOX,
+        r"returned an array of shape \(2,\) and type float64 as reward; expected one number",
+    ),
+    ("a reward in a list", put(1, [1.0]), BOX, "step of Broken returned a list of 1 values as reward; expected one"),
+    ("a reward in words", put(1, "much"), BOX, "step of Broken returned 'much' of type str as reward"),
     ("an end in words", put(2, "False"), BOX, "returned terminated='False' of type str; expected True or False"),
     ("a limit in words", put(3, "yes"), BOX, "returned truncated='yes' of type str; expected True or False"),
     ("a wrong shape", put(0, np.zeros(3)), BOX, r"has shape \(3,\); its space has \(2,\)"),
@@ -109,8 +114,8 @@ STEPS: list[tuple[str, Callable[[Any], Any], spaces.Space[Any], str]] = [
     ("complex numbers", put(0, np.zeros(2, np.complex64)), BOX, "type complex64; its space expects float32"),
     ("numbers as text", put(0, np.array(["1", "2"])), BOX, "type <U1; its space expects float32"),
     ("a part that broadcasts", put(0, {"x": GOOD[:1], "y": 1}), DICT, r"'x' .* has shape \(1,\); its space has \(2,\)"),
-    ("a reward as text", put(1, "1"), BOX, "step of Broken returned the reward '1' of type str; expected one number"),
-    ("a complex reward", put(1, 1j), BOX, "step of Broken returned the reward '1j' of type complex; expected one"),
+    ("a reward as text", put(1, "1"), BOX, "step of Broken returned '1' of type str as reward; expected one number"),
+    ("a complex reward", put(1, 1j), BOX, "step of Broken returned '1j' of type complex as reward; expected one"),
     ("no end", put(2, None), BOX, "step of Broken returned terminated=None; expected True or False"),
     ("no limit", put(3, None), BOX, "step of Broken returned truncated=None; expected True or False"),
     ("text", put(0, "ab"), BOX, "is 'ab' of type str; its space expects float32"),
@@ -156,6 +161,52 @@ def test_a_broken_reset_is_explained(wrap: Any, change: Any, space: Any, message
     vector = SequentialVectorEnv([lambda: wrap(Broken(-9, change, space)), lambda: wrap(Broken(0, change, space))])
     with pytest.raises(EnvContractError, match=f"^environment 1: .*{message}"):
         collect(vector)
+
+
+class WithoutSeed(Broken):
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()
+
+
+class WithoutOptions(Broken):
+    def reset(self, seed: int | None = None) -> Any:  # type: ignore[override]
+        return super().reset(seed=seed)
+
+
+class AroundWithoutSeed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def reset(self, **kwargs: Any) -> Any:
+        return self.env.reset(**kwargs)
+
+
+class OutsideWithoutSeed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def reset(self, options: Any = None) -> Any:  # type: ignore[override]
+        return self.env.reset(options=options)
+
+
+@pytest.mark.parametrize("wrap", [plain, layered, in_order])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: WithoutSeed(-9, put(0, 0)), "reset of WithoutSeed takes no seed and no options, as in gym's"),
+        (lambda: WithoutOptions(-9, put(0, 0)), "reset of WithoutOptions takes no options, as in gym's"),
+        (lambda: AroundWithoutSeed(WithoutSeed(-9, put(0, 0))), "reset of WithoutSeed takes no seed and no options"),
+        (lambda: OutsideWithoutSeed(good()), "reset of OutsideWithoutSeed takes no seed, as in gym's old interface"),
+    ],
+)
+def test_a_reset_without_seed_or_options_is_explained(wrap: Any, make: Any, message: str) -> None:
+    with pytest.raises(EnvContractError, match=rf"{message}.*; expected reset\(self, \*, seed=None, options=None\)"):
+        collect(SequentialVectorEnv([lambda: wrap(make())]))
+    with pytest.raises(EnvContractError, match=message):
+        wrap(make()).reset(seed=1)
+
+
+def test_a_type_error_in_a_reset_passes_as_it_is() -> None:
+    class Failing(Broken):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return self.reset(level=3)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'level'"):
+        plain(Failing(-9, put(0, 0))).reset()
 
 
 @pytest.mark.parametrize("at", [1, 3])
@@ -261,7 +312,10 @@ class Unrewarding(RewardWrapper):
     ("wrapper", "message"),
     [
         (Shortened, "environment 0: step of Broken or of Shortened around it returned a tuple of 3 values"),
-        (Unrewarding, "environment 0: step of Broken or of Unrewarding around it returned the reward 'nothing'"),
+        (
+            Unrewarding,
+            "environment 0: step of Broken or of Unrewarding around it returned 'nothing' of type str as reward",
+        ),
     ],
 )
 def test_a_wrapper_that_breaks_the_contract_is_explained(wrapper: type[Wrapper], message: str) -> None:
@@ -345,7 +399,7 @@ def test_a_mask_that_forbids_everything_is_named_with_environment_and_step() -> 
     ("change", "space", "message"),
     [
         (put(0, np.full(2, 99.0, np.float32)), spaces.Box(-1, 1, (2,)), "holds 99.0; its space allows -1.0 to 1.0"),
-        (put(4, None), BOX, "step of Broken returned the info None; expected a dict"),
+        (put(4, None), BOX, "step of Broken returned None as info; expected a dict"),
     ],
     ids=["bounds", "no info"],
 )

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.envs import GymCoreEnv, GymMazeEnv, make_gym_maze_env
@@ -366,3 +367,9 @@ def test_a_subclass_may_name_its_heuristic_policy() -> None:
     assert Ruled("CartPole-v1").heuristic_policy == "my_project.Rule"
     assert GymMazeEnv("CartPole-v1").heuristic_policy == "maze_pl.agents.DummyCartPolePolicy"
     assert GymMazeEnv("Acrobot-v1").heuristic_policy is None
+
+
+def test_a_class_in_place_of_an_environment_is_named() -> None:
+    given: Any = CartPoleEnv
+    with pytest.raises(TypeError, match=r"got the class CartPoleEnv: pass an environment, as in GymMazeEnv"):
+        GymMazeEnv(given)

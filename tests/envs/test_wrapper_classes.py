@@ -156,7 +156,7 @@ class Raises(ActionWrapper):
         (BareAction, "action of BareAction returned .* expected an action, a dict from head to value"),
         (OnlyObservation, "reset of CartPole-v1 or of OnlyObservation around it returned a dict with"),
         (FourValues, "step of CartPole-v1 or of FourValues around it returned a tuple of 4 values"),
-        (NoReward, "step of CartPole-v1 or of NoReward around it returned the reward None"),
+        (NoReward, "step of CartPole-v1 or of NoReward around it returned None as reward"),
     ],
 )
 @pytest.mark.parametrize("further", [[], [Mixed], [Negated, Mixed]])

@@ -266,3 +266,18 @@ def test_episode_of_states_alone_has_all_of_its_environment_steps() -> None:
     content = episode_document([episode_of(played, "", "")])["episodes"][0]
     assert (content["n_env_steps"], content["end"]) == (6, "terminated")
     np.testing.assert_allclose(decoded(content["env_steps"]["reward"]), [3.3] * 6, rtol=1e-6)
+
+
+class Threes(Ones):
+    """Ends an episode of the relay within its environment step 3."""
+
+    def act(self, batch: PolicyBatch, **options: Any) -> PolicyStep:
+        return PolicyStep({"amount": 3 * np.ones(len(batch.agent_id), np.int64)})
+
+
+@pytest.mark.parametrize("kind", ["spaces", "states"])
+def test_step_within_which_an_episode_ends_is_shown_but_not_counted(kind: str) -> None:
+    (played,) = rollout(make_relay_env, Threes(), record=[kind])
+    content = episode_document([episode_of(played, "", "")])["episodes"][0]
+    assert content["n_complete_env_steps"] == played.summary.env_steps == 3
+    assert (content["n_env_steps"], content["acts"]["n"]) == (4, 10)

@@ -64,3 +64,26 @@ class Plain(gymnasium.Env[Any, Any]):
 )
 def test_others_are_left_as_they_are(factory: Any) -> None:
     assert with_frames(factory) is None
+
+
+class Described(gymnasium.Env[Any, Any]):
+    """An environment that describes itself where it should draw."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return 0, {}
+
+    def render(self) -> Any:
+        return "hello"
+
+
+def test_an_environment_that_returns_no_picture_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_frames(Factory(f"{__name__}.Described")) is None
+    came = "render of Described returned 'hello' of type str"
+    expected = f"maze-pl: there are no pictures: {came}; expected an array [height, width, 3] of bytes\n"
+    assert capsys.readouterr().err == expected

@@ -16,6 +16,9 @@ import maze_pl
 from maze_pl.envs import GymMazeEnv
 from maze_pl.runs.rollout import Trajectory, rollout
 from maze_pl.viewer.arrays import decoded
+from maze_pl.viewer.document import episode_document
+from maze_pl.viewer.normalizers import Normalizer
+from maze_pl.viewer.playing import episode_of
 
 KINDS: dict[str, tuple[spaces.Space[Any], str, list[int], tuple[float | None, float | None]]] = {
     "colours": (spaces.Box(0, 255, (20, 30, 3), np.uint8), "image", [20, 30, 3], (0.0, 255.0)),
@@ -65,6 +68,16 @@ def trajectory() -> Trajectory:
 @pytest.fixture(scope="module")
 def observations(trajectory: Trajectory) -> Any:
     return maze_pl.view(trajectory).document["episodes"][0]["observations"]["0"]
+
+
+def test_normalised_observations_have_a_unit_and_are_drawn_by_their_values(trajectory: Trajectory) -> None:
+    normalizers = [Normalizer("ObservationNormalizationWrapper", frozenset({"cube"}))]
+    episode = episode_of(trajectory, "", "", parts={"normalizers": normalizers})
+    observations = episode_document([episode])["episodes"][0]["observations"]["0"]
+    number, cube, choice = observations["number"], observations["cube"], observations["choice"]
+    assert (number["unit"], number["low"], number["high"]) == ("after ObservationNormalizationWrapper", None, None)
+    assert (cube["unit"], cube["low"], cube["high"]) == (None, -1.0, 1.0)
+    assert (choice["unit"], choice["low"], choice["high"]) == (None, 2.0, 5.0)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -152,6 +152,22 @@ def test_units_of_rewards_and_values_are_named(page: Page, tmp_path: Path) -> No
     assert "converted return" in page.text(".facts") and "environment" not in page.text(".facts")
 
 
+def test_normalised_observations_are_marked_and_have_one_scale(page: Page, tmp_path: Path) -> None:
+    unit = "after RunningObservationNormalizationWrapper"
+    episode = plain_episode("normalised", STEPS)
+    values = np.tile([-2.0, 1.0], (STEPS, 1))
+    episode["observations"]["0"] = {
+        "state": observation("vector", values) | {"unit": unit},
+        "goal": observation("vector", values, low=-10.0, high=10.0),
+    }
+    (tmp_path / "normalised.html").write_text(html_page(document(episode)), encoding="utf-8")
+    page.open(tmp_path / "normalised.html")
+    assert page.texts(".observation h4") == ["state2converted", "goal2"]
+    assert page.texts(".observation-unit") == [f"converted: {unit}"]
+    widths = "return [...document.querySelectorAll('.observation .fill')].map((fill) => fill.style.width)"
+    assert page.run(widths) == ["66.6667%", "33.3333%", "10%", "5%"]
+
+
 def test_heat_maps_show_the_range_that_was_seen(page: Page, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     columns = [generator.integers(0, 2, (STEPS, 6)), generator.uniform(0, 40, (STEPS, 6))]
@@ -229,6 +245,15 @@ def test_two_episodes_are_scrubbed_by_env_step_to_where_they_differ(page: Page, 
     page.press("End")
     assert page.place == "Step 25 of 25"
     assert page.texts(".ended") == ["This episode ended after 20 env steps; its last act is shown."]
+
+
+def test_step_within_which_an_episode_ends_is_shown_but_not_counted(page: Page, tmp_path: Path) -> None:
+    cut = {**plain_episode("cut", 3), "n_complete_env_steps": 2}
+    (tmp_path / "page.html").write_text(html_page(document(cut)), encoding="utf-8")
+    page.open(tmp_path / "page.html")
+    assert "2 env steps and part of another" in page.text(".facts")
+    page.press("End")
+    assert page.place == "Step 3 of 3"
 
 
 def test_a_phone_switches_between_two_episodes(page: Page, pages: dict[str, Path]) -> None:

@@ -12,6 +12,7 @@ from maze_pl.agents import RandomPolicy
 from maze_pl.envs import GymMazeEnv
 from maze_pl.runs.rollout import rollout
 from maze_pl.runs.rollout_table import episode_table
+from maze_pl.viewer.document import episode_document
 from maze_pl.viewer.playing import PlayOptions
 from maze_pl.viewer.sources import episodes_of_paths
 
@@ -53,6 +54,16 @@ def test_wrappers_of_a_rollout_that_change_rewards_are_named(tmp_path: Path) -> 
     write_rollout(tmp_path / "one", wrappers=[{"class_path": path, "init_args": {}} for path in paths])
     (episode,) = episodes_of_paths([tmp_path / "one"], PlayOptions())[0]
     assert episode.reward_wrappers == ["RewardScalingWrapper"]
+
+
+def test_normalised_observations_of_a_rollout_have_a_unit(tmp_path: Path) -> None:
+    path = "maze_pl.envs.wrappers.ObservationNormalizationWrapper"
+    for name, wrappers in (("plain", []), ("normalised", [{"class_path": path, "init_args": {}}])):
+        write_rollout(tmp_path / name, wrappers=wrappers)
+        document = episode_document(episodes_of_paths([tmp_path / name], PlayOptions())[0])
+        assert document["title"] == f"{tmp_path.name}/{name}: random"
+        observation = document["episodes"][0]["observations"]["0"]["observation"]
+        assert observation["unit"] == (None if name == "plain" else "after ObservationNormalizationWrapper")
 
 
 def test_a_damaged_run_leaves_its_rollouts_to_be_viewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,9 @@ class Examination:
         """Name of the environment, with the number of acts and episodes."""
         name = name_of(self._made[0]) if self._made else "the environment"
         n_episodes = sum(act.action is None for act in self.acts)
-        return f"{name}: {len(self.acts) - n_episodes:,} acts in {n_episodes} episodes"
+        n_acts = len(self.acts) - n_episodes
+        acts = "1 act" if n_acts == 1 else f"{n_acts:,} acts"
+        return f"{name}: {acts} in {n_episodes} {'episode' if n_episodes == 1 else 'episodes'}"
 
     @property
     def wrapper_names(self) -> list[str]:

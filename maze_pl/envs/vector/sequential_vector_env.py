@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.state_rules import StateError
 from maze_pl.envs.attribution import attributes_rewards
@@ -26,6 +25,7 @@ from maze_pl.envs.contract import (
 from maze_pl.envs.reward_watch import N_WATCHED, RewardWatch, UnattributedRewardWarning, reward_watch
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.env_time import EnvTimes
+from maze_pl.envs.vector.episode_seeding import EpisodeSeeding
 from maze_pl.envs.vector.episode_state import give_episode, take_episode
 from maze_pl.envs.vector.local_vector_env import LocalVectorEnv
 from maze_pl.envs.vector.long_episodes import LongEpisodes
@@ -55,6 +55,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         autoreset: Whether the step that ends an episode also starts the next one.
         seed_by_env: Whether episodes of the same index differ between environments.
         n_same_starts: Number of consecutive environments whose episodes of the same index have the same seed.
+        episode_seeds: Seeds of the episodes by their index, in place of those that follow from `seed`.
         staging: Arrays to use, for example in shared memory.
         clock: Records the running step or reset, so that another process can end this one if an
             environment hangs.
@@ -77,6 +78,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         autoreset: bool = True,
         seed_by_env: bool = True,
         n_same_starts: int = 1,
+        episode_seeds: Sequence[int] | None = None,
         staging: Staging | None = None,
         clock: StepClock | None = None,
         check: Literal["fast", "full"] = "fast",
@@ -86,8 +88,8 @@ class SequentialVectorEnv(LocalVectorEnv):
         if check not in ("fast", "full"):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
         super().__init__(env_factories, spec, seed, first_env_index, staging, clock)
-        self.autoreset, self._seed_by_env = autoreset, seed_by_env
-        self._n_same_starts = n_same_starts
+        self.autoreset = autoreset
+        self._seeding = EpisodeSeeding(seed, seed_by_env, n_same_starts, episode_seeds)
         self._flat = self.spec.is_flat
         self._all = range(self.n_envs)
         self._attributes = any(map(attributes_rewards, self.envs))
@@ -119,8 +121,7 @@ class SequentialVectorEnv(LocalVectorEnv):
             raise
 
     def _reset(self, n: int) -> dict[str, Any]:
-        index = (self.first_env_index + n) // self._n_same_starts if self._seed_by_env else 0
-        seed = derive_seed(self.seed, "env", index, self._episodes.numbers[n])
+        seed = self._seeding.seed_of(self.first_env_index + n, self._episodes.numbers[n])
         self._starts.note(n)
         if self._clock is not None:
             self._clock.begin(n, self._episodes.numbers[n], is_reset=True)
@@ -320,8 +321,7 @@ class SequentialVectorEnv(LocalVectorEnv):
 
     def _copy_of(self, n: int) -> "SequentialVectorEnv":
         """Make a vector with one new environment from the factory of environment n."""
-        options: Any = {"seed": self.seed, "seed_by_env": self._seed_by_env, "autoreset": False, "spec": self.spec}
-        options["n_same_starts"] = self._n_same_starts
+        options: Any = {"autoreset": False, "spec": self.spec, **vars(self._seeding)}
         return SequentialVectorEnv([self._factories[n]], first_env_index=self.first_env_index + n, **options)
 
     def episode_state(self, n: int) -> Any:

@@ -8,6 +8,7 @@ import pickle
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError, name_of, portable_error
 from maze_pl.envs.structured_env import Array
+from maze_pl.envs.vector.episode_seeding import EpisodeSeeding
 from maze_pl.envs.vector.replayed_vector_env import ReplayedVectorEnv
 from maze_pl.envs.vector.sequential_vector_env import SequentialVectorEnv
 from maze_pl.envs.vector.step_clock import StepClock
@@ -99,8 +101,8 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         n_workers: Number of processes; 0 means one for each core, at most one for each environment.
         step_timeout: Seconds that an environment may take for a step or a reset; no limit if None.
             Making an environment may take as long, but at least 60 s.
-        options: `seed`, `first_env_index`, `autoreset`, `seed_by_env`, `n_same_starts` and `check` of
-            `SequentialVectorEnv`.
+        options: `seed`, `first_env_index`, `autoreset`, `seed_by_env`, `n_same_starts`, `episode_seeds` and
+            `check` of `SequentialVectorEnv`.
     """
 
     def __init__(
@@ -126,9 +128,9 @@ class SubprocVectorEnv(ReplayedVectorEnv):
             blocks.append(CONTEXT.RawArray("b", max(1, math.prod(shape) * dtype.itemsize)))
             return _as_array(blocks[-1], shape, dtype)
 
-        seed, self._seed_by_env = options.get("seed", 0), options.get("seed_by_env", True)
-        self._n_same_starts = options.get("n_same_starts", 1)
-        super().__init__(spec, n_envs, seed, first_env_index, Staging(spec, n_envs, allocate))
+        names = [field.name for field in fields(EpisodeSeeding)]
+        self._seeding = EpisodeSeeding(**{name: options[name] for name in names if name in options})
+        super().__init__(spec, n_envs, self._seeding.seed, first_env_index, Staging(spec, n_envs, allocate))
         self._slices = list(itertools.pairwise(round(n_envs * n / n_workers) for n in range(n_workers + 1)))
         self._workers: list[WorkerProcess] = []
         self.step_timeout = step_timeout
@@ -217,9 +219,7 @@ class SubprocVectorEnv(ReplayedVectorEnv):
         if episode == StepClock.NO_EPISODE:
             where = "while its wrappers estimated their statistics"
         else:
-            seed_index = index // self._n_same_starts if self._seed_by_env else 0
-            seed = derive_seed(self.seed, "env", seed_index, episode)
-            where = f"in episode {episode} with seed {seed}"
+            where = f"in episode {episode} with seed {self._seeding.seed_of(index, episode)}"
             if not is_reset:
                 key = self.spec.step_keys[self.staging.next_key[n]]
                 action = {head: values[n].tolist() for head, values in self.staging.action[key].items()}

@@ -16,6 +16,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.core.class_path import import_class
 from maze_pl.envs.arrays.array_env import ArrayEnv
 from maze_pl.envs.arrays.observation_normalization_array_wrapper import ObservationNormalizationArrayWrapper
+from maze_pl.envs.contract import EnvContractError, name_of
 from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.structured_env import Array, Observation, StructuredEnv
 from maze_pl.envs.wrapper import ObservationWrapper, Wrapper, wrappers_of
@@ -149,11 +150,11 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """
         normalized = dict(observation)
         for name, strategy in self.strategies.items():
-            if name in normalized:
+            if name in observation:
                 if not strategy.statistics:
                     raise RuntimeError(f"{name!r} has no statistics: call obtain_normalization_statistics, or set them")
                 normalize = strategy.normalize_many if is_many else strategy.normalize
-                normalized[name] = normalize(normalized[name])
+                normalized[name] = normalize(observation[name])
         return normalized
 
     @property
@@ -170,7 +171,7 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         """Estimate missing statistics from episodes of the whole stack of wrappers.
 
         Raises:
-            ValueError: An observation did not occur.
+            ValueError: An observation did not occur, or has another shape than its space.
         """
         if not self.missing_statistics:
             return
@@ -187,6 +188,10 @@ class ObservationNormalizationWrapper(ObservationWrapper):
         if absent := [name for name in self.missing_statistics if not samples[name]]:
             self._set_absent(absent, n_samples)
         for name in self.missing_statistics:
+            shape = self.strategies[name].observation_space.shape
+            if others := [sample.shape for sample in samples[name] if sample.shape != shape]:
+                came = f"an observation {name!r} of {name_of(self)} has shape {others[0]}"
+                raise EnvContractError(f"{came}; its space has {shape}")
             observations = np.stack(samples[name]).astype(np.float64)
             if n_wrong := sum(not np.isfinite(sample).all() for sample in observations):
                 wrong = f"{name!r}: {n_wrong} of {len(observations)} samples have values that are not finite"

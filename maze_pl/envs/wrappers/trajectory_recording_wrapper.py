@@ -11,7 +11,7 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.episode import StatKey
 from maze_pl.envs.attribution import attributes_rewards
-from maze_pl.envs.contract import name_of
+from maze_pl.envs.contract import check_picture, name_of
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord
 from maze_pl.envs.trajectory_writer import TrajectoryWriter
@@ -221,7 +221,9 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         if renderer is not None and record.steps:
             self._add_frame(record, record.draw(renderer, len(record.steps) - 1))
         elif renderer is None and self._has_frames:
-            self._add_frame(record, self.render())
+            picture = self.render()
+            check_picture(picture, self.env)
+            self._add_frame(record, picture)
 
     def _add_frame(self, record: StateTrajectoryRecord, picture: Any) -> None:
         from PIL import Image

@@ -25,6 +25,7 @@ class Episode {
     episode.name = description.name;
     episode.nActs = acts.n;
     episode.nSteps = description.n_env_steps;
+    episode.nComplete = description.n_complete_env_steps ?? episode.nSteps;
     episode.stepKeys = description.step_keys;
     episode.envStep = valuesOf("envStep");
     episode.stepKey = valuesOf("stepKey");
@@ -43,6 +44,11 @@ class Episode {
     episode.events.isRecorded = events.is_recorded ?? true;
     episode.details = null;
     return episode;
+  }
+
+  /** The number of complete env steps, as in statistics; an episode may end within another one. */
+  lengthText() {
+    return counted(this.nComplete, "env step") + (this.nComplete < this.nSteps ? " and part of another" : "");
   }
 
   indexActs() {

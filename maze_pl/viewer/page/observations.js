@@ -12,6 +12,8 @@ class ObservationView {
     this.views = [...observations].map(([name, observation]) => new NamedObservation(name, observation));
     this.root = element("div", { class: "observations" }, ...this.views.map((view) => view.root));
     if (!this.views.length) this.root.append(element("p", { class: "muted", text: "No observation was recorded." }));
+    const units = new Set([...observations.values()].map(({ unit }) => unit).filter(Boolean));
+    for (const unit of units) this.root.append(element("p", { class: "legend observation-unit", text: `converted: ${unit}` }));
   }
 
   update(row) {
@@ -23,6 +25,7 @@ class NamedObservation {
   constructor(name, observation) {
     const shape = observation.shape.length ? observation.shape.join(" × ") : observation.kind;
     const heading = element("h4", { text: name }, element("span", { class: "muted shape", text: shape }));
+    if (observation.unit) heading.append(element("span", { class: "muted shape", text: "converted", title: observation.unit }));
     this.drawing = makeDrawing(name, observation);
     this.root = element("section", { class: `observation observation-${this.drawing.size}` }, heading);
     this.root.append(this.drawing.root);
@@ -103,7 +106,8 @@ class BarsDrawing {
     this.size = "narrow";
     this.values = observation.values;
     const labels = observation.kind === "scalar" ? ["value"] : labelsOf(observation, this.values.width);
-    this.bars = labels.map((label, i) => new SignedBar(label, rangeOf(observation, i)));
+    // normalised numbers have one scale
+    this.bars = labels.map((label, i) => new SignedBar(label, rangeOf(observation, observation.unit ? null : i)));
     this.root = element("ul", { class: "bars" }, ...this.bars.map((bar) => bar.root));
   }
 

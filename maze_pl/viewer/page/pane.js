@@ -35,11 +35,11 @@ class Pane {
   makeFacts(description) {
     const ends = { terminated: "terminated", truncated: "truncated", unfinished: "not finished" };
     const facts = description.policy ? [`policy ${description.policy}`] : [];
-    if (description.seed !== null) facts.push(`seed ${description.seed}`);
+    if (description.seed !== null) facts.push(`episode seed ${description.seed}`);
     const isConverted = Boolean(description.return_unit);
     const ofEnvironment = this.episode.stepUnit && !isConverted ? " in rewards of the environment" : "";
     const total = `${isConverted ? "converted " : ""}return ${formatNumber(description.return)}${ofEnvironment}`;
-    facts.push(total, counted(this.episode.nSteps, "env step"), ends[description.end]);
+    facts.push(total, this.episode.lengthText(), ends[description.end]);
     return element("p", { class: "facts" }, ...facts.map((fact) => element("span", { text: fact })));
   }
 
@@ -48,7 +48,7 @@ class Pane {
     const { episode } = this;
     this.root.classList.toggle("is-over", ended);
     setHidden(this.ended, !ended);
-    if (ended) setText(this.ended, `This episode ended after ${counted(episode.nSteps, "env step")}; its last act is shown.`);
+    if (ended) setText(this.ended, `This episode ended after ${episode.lengthText()}; its last act is shown.`);
     if (act === this.act) return;
     this.act = act;
     this.showPicture(act);

@@ -15,6 +15,7 @@ from maze_pl.collect import Collector
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.envs import GifFiles, GymMazeEnv, StateTrajectoryRecord, TrajectoryFiles, TrajectoryWriter
+from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.cutting_2d import struct_env_factory
 from maze_pl.envs.vector import SequentialVectorEnv, SubprocVectorEnv
 from maze_pl.envs.wrappers import (
@@ -254,6 +255,23 @@ def test_a_gymnasium_environment_that_is_cut_short_leaves_a_valid_gif(tmp_path: 
     assert len(frames) == 6
     assert frames[0].shape == (400, 600, 3)
     assert (frames[0] != frames[-1]).any()
+
+
+@pytest.mark.parametrize(
+    ("picture", "came"),
+    [
+        ("hello", r"'hello' of type str"),
+        (np.zeros((4, 4, 3)), r"an array of shape \(4, 4, 3\) and type float64"),
+        (np.zeros((4, 4, 7), np.uint8), r"an array of shape \(4, 4, 7\) and type uint8"),
+    ],
+)
+def test_a_frame_that_is_not_a_picture_is_refused(picture: Any, came: str, tmp_path: Path) -> None:
+    inner = GymMazeEnv("CartPole-v1", render_mode="rgb_array")
+    inner.core_env.env.unwrapped.render = lambda: picture  # type: ignore[method-assign]
+    env = TrajectoryRecordingWrapper.wrap(inner, writer=GifFiles(str(tmp_path)))
+    message = rf"render of CartPole-v1 returned {came}; expected an array \[height, width, 3\] of bytes"
+    with pytest.raises(EnvContractError, match=message):
+        env.reset(seed=1)
 
 
 def test_what_nothing_draws_is_refused(tmp_path: Path) -> None:
