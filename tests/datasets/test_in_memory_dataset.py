@@ -485,7 +485,7 @@ def test_arguments_out_of_range_are_refused(options: dict[str, Any]) -> None:
     ("other", "message"),
     [
         (flat(2, 1, make_spec(1, size=5)), r"observation 'seen' of sub-step 'a' is Box\(0.0, 5.0.*that of .* is Box"),
-        (episode([Act("b", 0, 0)], make_spec(1, 1), number=1), r"observation 'seen' of sub-step 'b' is.* has only \[\]"),
+        (episode([Act("b", 0, 0)], make_spec(1, 1), number=1), r"observation 'seen' of sub-step 'b' .* has only \[\]"),
     ],
 )  # fmt: skip
 def test_episodes_with_other_spaces_are_refused(other: SpacesTrajectoryRecord, message: str) -> None:
