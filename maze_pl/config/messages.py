@@ -150,11 +150,8 @@ _NO_CLASS_PATH: Final = re.compile(r"(?:Expected a dot import path string|Unexpe
 _HAS_VALUE: Final = re.compile(r"Got value|expected a class path|is a file of Python")
 _TEXT_FOR_OPTIONS: Final = re.compile(r"Unable to load config '(\w+\s[^':]*)'")
 _PYTHON_FILE: Final = re.compile(r"Invalid content in sub-config file (\S+\.py):")
-_WITHOUT_CLASS: Final = {
-    "pytorch_lightning.LightningDataModule": "maze_pl.datamodules.RolloutDataModule",
-    "pytorch_lightning.LightningModule": "maze_pl.modules.PPO",
-}
-"""Classes of Lightning that a section without a class path has, and an example for it."""
+_WITHOUT_CLASS: Final = ("pytorch_lightning.LightningDataModule", "pytorch_lightning.LightningModule")
+"""Classes of Lightning that sections without a class path have."""
 _OWNER: Final = re.compile(
     r"Problem with given class_path '(.*)':|Got value: Namespace\((?:class_path='([^']*)'|.*, class_path='([^']*)'\)$)"
 )
@@ -217,9 +214,8 @@ def explain(message: str, options: Iterable[str] = (), words: Sequence[str] = ()
     if required is not None and not place:
         return _what_to_give(required[1].split(", "), words)
     if owner in _WITHOUT_CLASS and (unknown := _NOT_ACCEPTED.search(whole)) is not None:
-        remedy = f"name one (`class_path: {_WITHOUT_CLASS[owner]}`)"
-        complete = "or begin with a complete configuration (`base: ppo_cartpole`)"
-        return f"{option} has an option {unknown[1]}, but no class_path: {remedy}, {complete}"
+        remedy = "name one, or begin with a complete configuration (`base: ppo_cartpole`)"
+        return f"{option} has an option {unknown[1]}, but no class_path: {remedy}"
     near = nearest_name(whole, owner, option, list(options))
     whole = _NO_CLASS_PATH.sub(r"expected a class path (package.module.Class), got \1", whole)
     if 0 < len(value) <= _MOST_OF_A_VALUE and not _HAS_VALUE.search(whole):

@@ -108,7 +108,7 @@ def with_bases(option: str, path: Path, derived: tuple[Path, ...] = ()) -> list[
 
 
 def require_run_directory(path: Path) -> None:
-    """Refuse a path that is no directory of a run.
+    """Refuse a path other than the directory of a run.
 
     Raises:
         ConfigurationError: It does not exist, or is something else.

@@ -217,7 +217,8 @@ def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
     """
     if values.shape != (n, *(space.shape or ())):
         return True
-    if not isinstance(space, spaces.Box) and values.dtype.kind == "f" and (values != np.floor(values)).any():
+    numbers = np.asarray(values)
+    if numbers.dtype.kind == "f" and not isinstance(space, spaces.Box) and (numbers % 1 != 0).any():
         return True
     if isinstance(space, spaces.Box | spaces.Discrete) and values.size:
         low, high = values.min(), values.max()  # NaN if there is any

@@ -19,8 +19,7 @@ from maze_pl.config.section_messages import component_options
         ("bases: ppo_cartpole\nmodel: {lr: 1.0e-3}\n", "train.yaml: there is no option 'bases'; did you mean base?"),
         (
             "model: algorithm/ppo\ndata: {n_envs: 2}\n",
-            "data has an option 'n_envs', but no class_path: name one "
-            "(`class_path: maze_pl.datamodules.RolloutDataModule`), "
+            "data has an option 'n_envs', but no class_path: name one, "
             "or begin with a complete configuration (`base: ppo_cartpole`)",
         ),
     ],

@@ -55,7 +55,7 @@ class AutomaticModelComposer:
             one for each sub-step.
         distribution_mapper_config: Overrides of the distributions of action spaces and heads, see
             `CustomModelComposer`, after those that the algorithm needs. Gaussian entries without an
-            `exploration` keep that of the algorithm, such as the limits of SAC.
+            `exploration` keep that of the algorithm, such as its limits of deviations.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
