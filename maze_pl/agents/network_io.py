@@ -23,7 +23,7 @@ class NetworkInput:
 
     Args:
         network: The network; all its parameters have one type and are on one device. Its attribute
-            `input_dtype` names the type of its inputs if that is another one.
+            `input_dtype`, a `torch.dtype`, is the type of its inputs if that is another one.
         names: Observations that it uses; all if None.
     """
 
@@ -32,7 +32,8 @@ class NetworkInput:
         floats = (item for item in network.parameters() if item.dtype.is_floating_point)
         # This object survives moves and conversions of the network, and reading it is cheap.
         self._reference = next(floats, torch.empty(0))
-        self._dtype: torch.dtype | None = getattr(network, "input_dtype", None)
+        declared: Any = getattr(network, "input_dtype", None)
+        self._dtype: torch.dtype | None = declared if isinstance(declared, torch.dtype) else None
 
     @property
     def device(self) -> torch.device:

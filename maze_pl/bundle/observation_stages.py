@@ -128,6 +128,7 @@ class _Normalization(ObservationStage):
     def __init__(self, wrapper: ours.ObservationNormalizationWrapper) -> None:
         super().__init__()
         self._strategies = dict(wrapper.strategies)
+        self._takes_infinity = not isinstance(wrapper, ours.RunningObservationNormalizationWrapper)
 
     def apply(self, observation: Tensors, state: Tensors) -> tuple[Tensors, Tensors]:
         normalized = dict(observation)
@@ -141,7 +142,9 @@ class _Normalization(ObservationStage):
 
     def clips(self, name: str) -> bool:
         strategy = self._strategies.get(name)
-        return strategy is not None and bool(np.isfinite([strategy.clip_low, strategy.clip_high]).all())
+        if strategy is None or not self._takes_infinity:
+            return False
+        return bool(np.isfinite([strategy.clip_low, strategy.clip_high]).all())
 
 
 def _normalized(strategy: ObservationNormalizationStrategy, value: Tensor) -> Tensor:

@@ -303,9 +303,8 @@ class MazeCLI(LightningCLI):
         added: list[Callback] = [callbacks.EpochTable()]
         if has_bar:
             added.append(callbacks.RolloutProgressBar())
-        needs_trust = False
+        needs_trust = self.run_dir is not None and bool(self._foreign_names())
         if self.run_dir is not None:
-            needs_trust = bool(self._foreign_names())
             described = (self.config_text, self._command, self._summary, self._provenance)
             added += [
                 callbacks.RunRecord(self.run_dir, *described),
@@ -346,7 +345,8 @@ class MazeCLI(LightningCLI):
         """Refuse a damaged checkpoint, or one that does not fit module and data module."""
         if isinstance(self.model, AlgorithmModule) and isinstance(self.datamodule, EnvironmentDataModule):
             names = None if self._options.trust else self._foreign_names()
-            require_compatible(path, self.model, self.datamodule, names)
+            config = yaml.safe_load(self.config_text) if self._name == "fit" else None
+            require_compatible(path, self.model, self.datamodule, names, config)
         elif Path(path).is_file():
             require_intact(Path(path))
 

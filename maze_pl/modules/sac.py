@@ -18,21 +18,16 @@ from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.rows import Tree
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements
-from maze_pl.distributions import DiagonalGaussianProbabilityDistribution, ProbabilityDistribution
-from maze_pl.distributions.continuous import has_any_bound
+from maze_pl.distributions import ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, masked_by_network
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import (
-    DistributionOverrides,
-    NetworksOption,
-    has_gradient_of_samples,
-    refuse_exploration_scale,
-)
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption, refuse_exploration_scale
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import warn_of_rounding
 from maze_pl.modules.td_errors import TDErrors
+from maze_pl.modules.usable_heads import refuse_open_bounds, refuse_unusable_head
 from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC, ENTROPY = range(3)
@@ -212,7 +207,7 @@ class SAC(AlgorithmModule):
             with evaluation_mode(policy):
                 joint = policy.distribution(key, zeros, torch.zeros(1, dtype=torch.int64))
             for head, distribution in joint.distributions.items():
-                _check_head(distribution, f"action head {head!r} of sub-step {key!r}")
+                refuse_unusable_head("SAC", distribution, f"action head {head!r} of sub-step {key!r}")
                 self._heads[f"{key}/{head}"] = len(self._heads)
             self._n_choices[key] = sum(len(choice_sizes(part.action_space)) for part in joint.distributions.values())
         start = torch.full((len(self._heads),), self._first_entropy_coef).log()
@@ -234,8 +229,13 @@ class SAC(AlgorithmModule):
         return [self.make_optimizer({name: parameters}) for name, parameters in groups.items()]
 
     def on_fit_start(self) -> None:
-        """Warn if the weights have too few digits for target networks to follow."""
+        """Check what matters for learning: bounds of Gaussians, and digits of the weights for target networks.
+
+        Raises:
+            ValueError: A Gaussian does not keep to bounds; a run that continues gets a warning.
+        """
         super().on_fit_start()
+        refuse_open_bounds("SAC", self.policy, has_learned=int(self.get_buffer("_n_updates")) > 0)
         warn_of_rounding(self.critic, self.value_of("tau"))
 
     def on_coefficients_set(self) -> None:
@@ -376,24 +376,3 @@ def _smaller_mean(q_values: dict[str, Tensor], probabilities: dict[str, Tensor],
         return (probability * q_values[head].amin(dim=0)).sum(dim=-1)
     terms = [(probability * q_values[head]).sum(dim=-1) for head, probability in probabilities.items()]
     return sum(terms[1:], terms[0]).amin(dim=0)
-
-
-def _check_head(head: ProbabilityDistribution, where: str) -> None:
-    """Refuse distributions without probabilities, or differentiable samples within the bounds."""
-    space: Any = head.action_space
-    remedy = "name SquashedGaussianProbabilityDistribution or BetaProbabilityDistribution"
-    if isinstance(head, Maskable):
-        return
-    if choice_sizes(space):
-        fault = "has no `probabilities` of its options"
-        remedy = "name one derived from those of maze_pl.distributions"
-    elif isinstance(head, DiagonalGaussianProbabilityDistribution) and has_any_bound(space):
-        fault = f"does not keep to the bounds of {space}"
-        if not space.is_bounded():
-            remedy = f"give all components both bounds, or none, in separate heads; for bounded ones {remedy}"
-    elif not has_gradient_of_samples(head):
-        fault = "gives samples without a gradient (compute them from the logits and noise)"
-    else:
-        return
-    refused = f"{where}: SAC cannot use {type(head).__name__}, which {fault}"
-    raise ValueError(f"{refused}; {remedy} in distribution_mapper_config")

@@ -27,6 +27,7 @@ def require_compatible(
     module: AlgorithmModule,
     data: EnvironmentDataModule,
     names: Collection[str] | None,
+    config: Mapping[str, Any] | None = None,
 ) -> None:
     """Refuse a checkpoint from which this module cannot continue; tell of another environment.
 
@@ -35,6 +36,7 @@ def require_compatible(
         module: Gets the weights; its networks are built.
         data: Provides the spec of the agent, and gets the state of the environments.
         names: Plot functions that its statistics may name; None if the checkpoint is trusted.
+        config: Content of the configuration with which a training continues; None for an evaluation.
 
     Raises:
         ConfigurationError: The checkpoint cannot be read, needs trust, or is for other spaces or
@@ -55,7 +57,8 @@ def require_compatible(
     weights, expected = dict(checkpoint["state_dict"]), module.state_dict()
     complete_critics(weights, expected)
     require_equal(shapes(weights), shapes(expected), f"the networks of {path} do not fit", "networks")
-    tell_changed_environment(path, entry, data.rollout_options, data.spec.to_dict())
+    if config is not None:
+        tell_changed_environment(path, entry, config, data.spec.to_dict())
 
 
 def require_epochs(path: str | Path | None, n_epochs: int | None) -> None:

@@ -10,8 +10,7 @@ from maze_pl.config.search_path import ConfigurationError, as_values, dump, read
 from maze_pl.core.checkpoint import checkpoint_entry
 from maze_pl.runs.run_checkpoints import directory_of_run
 
-PARTS: Final = ("env", "wrappers")
-"""Options of a data module that make the environment."""
+_PARTS: Final = ("env", "wrappers")
 _MOST_LETTERS: Final = 60
 
 
@@ -35,7 +34,7 @@ def tell_other_environment(
         written = as_values(read(config_file))
     except ConfigurationError:  # the command says so if it needs the file
         return
-    saved, own = _environment(written), _environment(as_values(config))
+    saved, own = options_of_environment(written), options_of_environment(as_values(config))
     if saved is None or own is None:  # the file of another program, next to a copy of the checkpoint
         return
     names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
@@ -50,7 +49,7 @@ def tell_other_environment(
     sys.stderr.write(f"maze-pl: {config_file} and {file} differ in {option}{more}: {values}; {which}\n")
 
 
-def _environment(config: Any) -> dict[str, Any] | None:
+def options_of_environment(config: Any) -> dict[str, Any] | None:
     """Return the options of environment and wrappers by their dotted names; None if it is not the file of a run."""
     data = config.get("data") if isinstance(config, Mapping) else None
     if not isinstance(data, Mapping) or "class_path" not in data:
@@ -59,12 +58,12 @@ def _environment(config: Any) -> dict[str, Any] | None:
     if not isinstance(arguments, Mapping):
         return {}
     options: dict[str, Any] = {}
-    for name in PARTS:
-        options |= dotted_options(arguments.get(name), f"data.{name}")
+    for name in _PARTS:
+        options |= _leaves(arguments.get(name), f"data.{name}")
     return options
 
 
-def dotted_options(node: Any, name: str) -> dict[str, Any]:
+def _leaves(node: Any, name: str) -> dict[str, Any]:
     """Return the values in a component, by their dotted names; those that are not set are left out.
 
     Args:
@@ -79,7 +78,7 @@ def dotted_options(node: Any, name: str) -> dict[str, Any]:
         return {} if node is None else {name: node}
     leaves: dict[str, Any] = {}
     for key, value in node.items():
-        leaves |= dotted_options(value, name if key in ("init_args", "dict_kwargs") else f"{name}.{key}")
+        leaves |= _leaves(value, name if key in ("init_args", "dict_kwargs") else f"{name}.{key}")
     return leaves
 
 

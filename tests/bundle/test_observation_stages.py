@@ -163,3 +163,25 @@ def test_boxes_are_clipped_to_their_bounds_in_their_type() -> None:
     found = within_bounds({"force": torch.tensor([[2.0, 9.0], [-3.0, -9.0]])}, space)["force"]
     assert found.dtype == torch.float64
     assert found.tolist() == [[0.3, 9.0], [-1.0, -9.0]]
+
+
+CLIPPED: dict[str, Any] = {"default_strategy_config": {"clip_range": [-5.0, 5.0]}}
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "options", "takes_infinity"),
+    [
+        (ours.ObservationNormalizationWrapper, CLIPPED, True),
+        (ours.ObservationNormalizationWrapper, {}, False),
+        (ours.RunningObservationNormalizationWrapper, {}, False),
+    ],
+)
+def test_infinite_observations_are_read_only_where_the_wrapper_clips_them(
+    wrapper: Any, options: dict[str, Any], takes_infinity: bool
+) -> None:
+    env = wrapper(GymMazeEnv(Simulation()), exclude=["picture", "counts", "place"], **options)
+    env.strategies["wide"].set_normalization_stats({"mean": [[0.0] * 3] * 2, "std": [[1.0] * 3] * 2})
+    stage = observation_stage(env, 0, 0)
+    assert stage is not None and stage.clips("wide") is takes_infinity
+    seen = env.normalized({"wide": np.full((2, 3), np.inf)}, is_many=False)["wide"]
+    assert bool(np.isfinite(seen).all()) is takes_infinity

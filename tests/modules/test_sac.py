@@ -22,6 +22,7 @@ from maze_pl.distributions import (
 )
 from maze_pl.modules import SAC
 from maze_pl.modules.network_choice import has_gradient_of_samples
+from maze_pl.modules.usable_heads import refuse_open_bounds
 from maze_pl.perception import (
     ConcatModelBuilder,
     CustomModelComposer,
@@ -398,9 +399,6 @@ FREE = {"move": spaces.Box(-math.inf, math.inf, (2,))}
     ("heads", "config", "message"),
     [
         ({"move": spaces.Box(-1, 1, (2,))}, [], r"'move'.*does not keep to the bounds.*SquashedGaussian"),
-        ({"pump": spaces.Box(0, math.inf, (1,))}, [], r"'pump'.*the bounds.*both bounds, or none, in separate heads"),
-        ({"move": spaces.Box(np.float32([0, -math.inf]), math.inf)}, [], r"'move'.*does not keep to the bounds"),
-        ({"move": spaces.Box(-math.inf, np.float32([math.inf, 1]))}, [], r"'move'.*does not keep to the bounds"),
         (FREE, [{"action_head": "move", "distribution": NoGradient}], "'move'.*NoGradient.*samples without a gradient"),
         (FREE, [{"action_head": "move", "distribution": ZeroGradient}], "ZeroGradient, which gives samples without a"),
         (
@@ -414,6 +412,24 @@ def test_distributions_that_cannot_serve_are_refused(heads, config, message):
     spec = Spec({0: StepSpec(step_spec("mixed").observation_space, spaces.Dict(heads))})
     with pytest.raises(ValueError, match=message):
         SAC(networks=networks(config=config), spec=spec)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        spaces.Box(0, math.inf, (1,)),
+        spaces.Box(np.float32([0, -math.inf]), math.inf),
+        spaces.Box(-math.inf, np.float32([math.inf, 1])),
+    ],
+)
+def test_training_in_a_partly_bounded_box_begins_with_no_gaussian(box, kit):
+    step = StepSpec(step_spec("mixed").observation_space, spaces.Dict({"pump": box}))
+    module = SAC(networks=networks(), spec=Spec({0: step}))  # as agents that have learned can be loaded
+    message = r"head 'pump'.*does not keep to the bounds.*give all components both bounds, or none, in separate heads"
+    with pytest.raises(ValueError, match=message):
+        kit.fit(module, lambda seed: replay_batch("mixed", 1, seed), length=1)
+    with pytest.warns(UserWarning, match=message):
+        refuse_open_bounds("SAC", module.policy, has_learned=True)
 
 
 def test_a_box_without_bounds_is_served_by_a_normal_distribution():

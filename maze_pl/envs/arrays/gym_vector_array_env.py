@@ -315,7 +315,7 @@ class GymVectorArrayEnv(ClosedAttributes, ArrayEnv):
         """Refuse final observations in the memory of the next ones, which have overwritten them."""
         for final in finals:
             for name, array in final.items():
-                if np.may_share_memory(array, observation[name]):
+                if np.may_share_memory(array, observation[name]) and np.shares_memory(array, observation[name]):
                     fault = f"final_obs of {self._name} is a view of the observations that step returned"
                     lost = "the first observations of the next episodes have overwritten it"
                     raise EnvContractError(f"{fault}: {lost}; put a copy into infos before episodes start")
