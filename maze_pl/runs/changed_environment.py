@@ -6,10 +6,10 @@ from typing import Any
 
 from lightning_utilities.core.rank_zero import rank_zero_info
 
-from maze_pl.config.search_path import as_values, dump
+from maze_pl.config.search_path import as_values
 from maze_pl.core.changed_spaces import changed_spaces, shortened
 from maze_pl.core.checkpoint import CheckpointEntry
-from maze_pl.runs.other_environment import options_of_environment, value_text
+from maze_pl.runs.other_environment import are_same, options_of_environment, value_text
 
 
 def tell_changed_environment(
@@ -46,6 +46,6 @@ def _changed_options(then: Any, now: Any) -> list[str]:
         if name not in saved and not name.endswith(".class_path"):
             continue
         before, after = saved.get(name), current.get(name)
-        if dump(before) != dump(after):  # as NaN is not equal to itself
+        if not are_same(before, after):
             changes.append(f"{name} was {value_text(before)} and is {value_text(after)}")
     return changes

@@ -37,7 +37,7 @@ def tell_other_environment(
     saved, own = options_of_environment(written), options_of_environment(as_values(config))
     if saved is None or own is None:  # the file of another program, next to a copy of the checkpoint
         return
-    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    names = [name for name in {**saved, **own} if not are_same(saved.get(name), own.get(name))]
     if not names:
         return
     n_more = len(names) - 1
@@ -80,6 +80,11 @@ def _leaves(node: Any, name: str) -> dict[str, Any]:
     for key, value in node.items():
         leaves |= _leaves(value, name if key in ("init_args", "dict_kwargs") else f"{name}.{key}")
     return leaves
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """True for equal values of options, also for two that are not a number."""
+    return dump(one) == dump(other)
 
 
 def value_text(value: Any) -> str:

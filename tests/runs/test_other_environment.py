@@ -20,6 +20,7 @@ ENV = {
     "init_args": {"env": "CartPole-v1"},
     "dict_kwargs": {"max_episode_steps": 4},
 }
+UNLIMITED = {**ENV, "dict_kwargs": {"least": float("nan")}}
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -86,4 +87,10 @@ def test_the_configuration_of_another_program_is_not_compared(
 ) -> None:
     file = run(tmp_path, written)
     tell_other_environment(file, read_checkpoint(file), "checkpoint")
+    assert capsys.readouterr().err == ""
+
+
+def test_numbers_that_are_not_a_number_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run(tmp_path, config(env=UNLIMITED), env=UNLIMITED)
+    tell_other_environment(file, read_checkpoint(file), "configuration")
     assert capsys.readouterr().err == ""
