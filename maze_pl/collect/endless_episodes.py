@@ -11,8 +11,20 @@ MAX_STEPS: Final = "max_steps (--max_steps 1000)"
 """Remedy in a rollout."""
 
 
+def addition_for(evaluator: str) -> str:
+    """Return the remedy for an evaluator that has other wrappers than training.
+
+    Args:
+        evaluator: Its name.
+    """
+    limit = "{class_path: TimeLimitWrapper, init_args: {max_episode_steps: 1000}}"
+    return f"; if this evaluator has other wrappers, by --data.evaluators.{evaluator}.wrappers+ '{limit}'"
+
+
 class EndlessEpisodes:
-    """Tells once, on standard error, that episodes do not end.
+    """Tells once per worker, on standard error, that episodes do not end.
+
+    Each process that plays episodes is a worker.
 
     Args:
         remedy: Option that limits episodes.
@@ -22,12 +34,13 @@ class EndlessEpisodes:
         self._remedy = remedy
         self._has_told = False
 
-    def tell(self, where: str, n_running: int) -> None:
-        """Say that episodes have not ended after `MANY_ACTS` acts, unless this was said before.
+    def tell(self, where: str, n_running: int, addition: str = "") -> None:
+        """Say that episodes have not ended after `MANY_ACTS` acts, unless the worker has said so.
 
         Args:
             where: Part of the run in which they are played; empty if there is only one.
             n_running: Number of these episodes.
+            addition: Text after the remedy.
         """
         if self._has_told or sys.stderr is None:  # None in a process without a console
             return
@@ -36,5 +49,5 @@ class EndlessEpisodes:
         self._has_told = True
         they = "1 episode has" if n_running == 1 else f"{n_running} episodes have"
         fact = f"{where}{': ' if where else ''}{they} not ended after {MANY_ACTS:,} acts"
-        text = f"maze-pl: {fact}; if episodes may never end, limit them by {self._remedy}"
-        tqdm.write(text, file=sys.stderr)  # above a progress bar, if there is one
+        text = f"maze-pl: {fact}; if episodes may never end, limit them by {self._remedy}{addition}"
+        tqdm.write(text, file=sys.stderr)  # above a progress bar of this process

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.endless_episodes import TIME_LIMIT, EndlessEpisodes
+from maze_pl.collect.endless_episodes import TIME_LIMIT, EndlessEpisodes, addition_for
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.collect.tensor_collector import TensorCollector
@@ -178,6 +178,7 @@ class RolloutWorker:
         seed = derive_seed(self.seed, "evaluation", name, episodes[0])
         generator = torch.Generator().manual_seed(seed)
         acting = self.policy if policy is None else policy
+        tell = partial(self.endless.tell, f"evaluation {name!r}", addition=addition_for(name))
         with evaluation_mode(acting):
             return play_episodes(
                 vector,
@@ -185,7 +186,7 @@ class RolloutWorker:
                 episodes,
                 deterministic=deterministic,
                 generator=generator,
-                on_many_acts=partial(self.endless.tell, f"evaluation {name!r}"),
+                on_many_acts=tell,
             )
 
     def close(self) -> None:

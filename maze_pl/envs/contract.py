@@ -296,8 +296,11 @@ def explain_reset(error: Exception, env: Any) -> None:
 
 
 def _refused_names(function: Callable[..., Any], names: tuple[str, ...]) -> list[str]:
-    """Return the names that a function does not take as keyword arguments."""
-    parameters = inspect.signature(function).parameters.values()
+    """Return the names that a function does not take as keyword arguments; none if its signature is unknown."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of a compiled function
+        return []
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return []
     taken = {parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY}

@@ -179,7 +179,7 @@ def test_masks_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
         (["check"], ["env"]),
         (["check", "nowhere"], ["nowhere is not a run directory"]),
         (["check", "--config", "ppo_cartpol"], ["did you mean ppo_cartpole"]),
-        ([*PENDULUM, "--n_stepss", "3"], ["did you mean n_steps"]),
+        ([*PENDULUM, "--n_stepss", "3"], ["did you mean --n_steps?"]),
         ([*PENDULUM, "--n_steps", "3"], ["n_steps=3 must be at least 10"]),
         ([*PENDULUM, "--n_steps", "x"], ["n_steps", "expected int", "x"]),
         (["check", "--env", "env/gym_env", "--env.name", "CartPol-v1"], ["Did you mean: `CartPole`"]),

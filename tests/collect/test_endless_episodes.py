@@ -65,7 +65,9 @@ def test_an_evaluation_names_itself_and_the_remedy_once(capsys: pytest.CaptureFi
         worker.play("held_out", range(3), {})
     worker.close()
     fact = "maze-pl: evaluation 'held_out': 3 episodes have not ended after 20 acts"
-    assert capsys.readouterr().err == f"{fact}; if episodes may never end, limit them by {REMEDY}\n"
+    limit = "'{class_path: TimeLimitWrapper, init_args: {max_episode_steps: 1000}}'"
+    other = f"if this evaluator has other wrappers, by --data.evaluators.held_out.wrappers+ {limit}"
+    assert capsys.readouterr().err == f"{fact}; if episodes may never end, limit them by {REMEDY}; {other}\n"
 
 
 def test_episodes_of_a_population_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,6 +209,13 @@ def test_a_type_error_in_a_reset_passes_as_it_is() -> None:
         plain(Failing(-9, put(0, 0))).reset()
 
 
+def test_a_type_error_in_a_compiled_reset_passes_as_it_is() -> None:
+    env = good()
+    env.reset = max  # type: ignore[method-assign,assignment]
+    with pytest.raises(TypeError, match=r"^max"):
+        plain(env).reset()
+
+
 @pytest.mark.parametrize("at", [1, 3])
 @pytest.mark.parametrize("wrap", [plain, layered])
 @pytest.mark.parametrize(("change", "space", "message"), [case[1:] for case in STEPS], ids=[case[0] for case in STEPS])

@@ -1,7 +1,7 @@
 """Recording of everything that an environment returns while the doctor plays it."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +74,6 @@ class Recorder(Wrapper):
         step_timeout: Seconds that a step or a reset may take; no limit if None.
 
     Attributes:
-        before: Called with each action before it is taken, unless None.
         acts: All resets and steps.
         fired: Topic and event of everything that happened.
         early_events: Events that were fired before their environment step had begun.
@@ -99,7 +98,6 @@ class Recorder(Wrapper):
         self._is_attributed: bool | None = None  # None before the first step is complete
         self._watch = reward_watch(env)
         self.unattributed: str | None = None
-        self.before: Callable[[Action], None] | None = None
         self.acts: list[Act] = []
         self.fired: set[tuple[type, Any]] = set()
         known = [subscriber for subscriber in env.pubsub.subscribers if type(subscriber) is EarlyEvents]
@@ -123,8 +121,6 @@ class Recorder(Wrapper):
 
     def step(self, action: Action) -> Any:
         """Perform an act."""
-        if self.before is not None:
-            self.before(action)
         actor = self.env.actor_id()
         self.early_events.begin_act(actor.step_key)
         env_time = self.env.get_env_time()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from maze_pl.envs import MazeEnv, RewardAggregatorInterface, WeightedRewardAggregator, check_env
+from maze_pl.envs import (
+    MazeEnv,
+    RewardAggregatorInterface,
+    RewardWrapper,
+    WeightedRewardAggregator,
+    check_env,
+)
 from maze_pl.envs.wrappers import RewardClippingWrapper
 from tests.envs.relay import N_TOOLS, Amount, RelayCoreEnv, RelayEnv, RelayEvents, Turn, make_relay_env
 
@@ -25,6 +32,13 @@ class PickedReward(RewardAggregatorInterface):
 
     def get_interfaces(self) -> list[type]:
         return [PickEvents]
+
+    def summarize_reward(self, maze_state: Any = None) -> float:
+        return float(sum(event.attributes["amount"] for event in self.events))
+
+
+class NeededEvent(PickedReward):
+    """Fails without an event."""
 
     def summarize_reward(self, maze_state: Any = None) -> float:
         return float(self.events[0].attributes["amount"])
@@ -53,6 +67,20 @@ class NewReward(AmountReward):
     def clear_events(self) -> None:
         super().clear_events()
         self.n_paid = 0
+
+
+class OfEvents(AmountReward):
+    """Needs no state."""
+
+    def summarize_reward(self) -> float:  # type: ignore[override]
+        return super().summarize_reward()
+
+
+class OfComplete(AmountReward):
+    """Is told whether the step is complete."""
+
+    def summarize_reward(self, maze_state: Any = None, is_last: bool = False) -> float:
+        return super().summarize_reward(maze_state) if is_last else 0.1
 
 
 class CostOfActs(AmountReward):
@@ -98,6 +126,31 @@ class Differences(AsReturned):
         return super().reset()
 
 
+class DifferencesAndCosts(Differences):
+    """Returns what an act adds to the result, minus its cost."""
+
+    def reward(self, state: Any, is_last: bool) -> float:
+        return super().reward(state, is_last) - 0.1
+
+
+class WithoutState(AsReturned):
+    def reward(self, state: Any, is_last: bool) -> float:
+        return self.aggregator.summarize_reward()
+
+
+class WithEnd(AsReturned):
+    def reward(self, state: Any, is_last: bool) -> float:
+        aggregator: Any = self.aggregator
+        return float(aggregator.summarize_reward(state, is_last=is_last))
+
+
+class Cost(RewardWrapper):
+    """Lets each act cost the same."""
+
+    def reward(self, reward: float) -> float:
+        return reward - 0.1
+
+
 class AtTheEnd(AsReturned):
     """Asks in each act, and returns the result of the last one."""
 
@@ -120,7 +173,8 @@ def relay(core: Callable[[Any], RelayCoreEnv], aggregator: Callable[[], Any]) ->
 @pytest.mark.parametrize("aggregator", [PickedReward, AmountReward])
 def test_events_that_are_paid_for_in_several_acts_are_found(aggregator: type[Any]) -> None:
     ((verdict, explanation),) = findings(relay(AsReturned, aggregator))
-    assert verdict == "warning" and "acts are rewarded again for events of earlier acts" in explanation
+    assert verdict == "warning"
+    assert re.match(r"in \d+ of \d+ environment steps, acts are rewarded again for events of ", explanation)
     assert f"by summarize_reward of {aggregator.__name__}, which is called in several acts" in explanation
 
 
@@ -138,11 +192,33 @@ def test_a_part_of_a_weighted_aggregator_that_pays_again_is_named() -> None:
         (AsReturned, NewReward),
         (AsReturned, CostOfActs),
         (Differences, AmountReward),
+        (Differences, PickedReward),
+        (DifferencesAndCosts, PickedReward),
+        (WithEnd, OfComplete),
         (AtTheEnd, AmountReward),
+        (AtTheEnd, NeededEvent),
     ],
 )
 def test_rewards_that_are_paid_once_are_sound(core: type[Any], aggregator: type[Any]) -> None:
     assert [verdict for verdict, _ in findings(relay(core, aggregator))] == ["ok"]
+
+
+def test_an_aggregator_without_a_state_is_examined_as_others() -> None:
+    ((verdict, explanation),) = findings(relay(WithoutState, OfEvents))
+    assert verdict == "warning" and "by summarize_reward of OfEvents" in explanation
+
+
+def test_wrappers_that_change_each_reward_repeat_no_payment() -> None:
+    make_env = relay(Differences, PickedReward)
+    assert [verdict for verdict, _ in findings(lambda: Cost(make_env()))] == ["ok"]
+
+
+def test_an_aggregator_that_fails_without_events_is_left_as_it_was() -> None:
+    env = relay(AsReturned, NeededEvent)()
+    assert [verdict for verdict, _ in findings(lambda: env)] == ["ok"]
+    (aggregator,) = (one for one in env.pubsub.subscribers if isinstance(one, NeededEvent))
+    assert "notify_event" not in vars(aggregator)
+    assert not [line for line in check_env(env, n_steps=60).lines if line.verdict == "error"]
 
 
 class Doubled(RelayCoreEnv):
