@@ -42,7 +42,6 @@ names (searched in ./configs, the folders of MAZE_PL_CONFIG_PATH, and the config
 
 import gc
 import importlib
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -84,14 +83,19 @@ _OTHER_NAMES: Final = {  # of commands, in other programs
     "play": "rollout",
     "doctor": "check",
 }
-_ONE_DASH: Final = re.compile(r"-(?:config|model|data|trainer|run_dir|resume|seeds|env|policy|to|trust)(?=[.=]|$).*")
-_PREPARED_LATER: Final = ("compare", "rllib", "sweep")  # commands whose options are not those of one run
+_ONE_DASH: Final = {  # options with one dash, and commands whose own message would not name them
+    "-config": ("fit", "validate", "test", "rllib", "sweep"),
+    "-resume": ("sweep",),
+    "-show": ("sweep",),
+    "-to": ("export",),
+}
+_PREPARED_LATER: Final = ("compare", "rllib", "sweep")  # their options are not those of one run
 _TRAINING: Final = ("fit", "rllib", "sweep")
 DEBUG: Final = "--debug"
 
 
 def _fit_seeds(arguments: Sequence[str], signals: StopSignals) -> int | None:
-    """Train with several seeds if the command asks for them; return its exit status, None if it does not."""
+    """Train with several seeds, and return the exit status; None if they are not asked for."""
     if not any(argument.startswith(("--seeds", "--resume")) for argument in arguments):
         return None
     from maze_pl.cli import seeds
@@ -126,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse_misspelt(arguments: Sequence[str]) -> None:
-    """Refuse an unknown command, and options with a single dash, whose letters would be options.
+    """Refuse an unknown command, and options with one dash that the command would not name.
 
     Args:
         arguments: The command line.
@@ -135,13 +139,13 @@ def _refuse_misspelt(arguments: Sequence[str]) -> None:
         ConfigurationError: There is one.
     """
     command = arguments[0]
-    for word in arguments:
-        if _ONE_DASH.fullmatch(word):
-            raise ConfigurationError(f"{word} begins with one dash; did you mean -{word}?")
     if command not in COMMANDS:
         meant = _OTHER_NAMES.get(command)
         hint = suggestion(command, COMMANDS) if meant is None else f"; did you mean {meant}?"
         raise ConfigurationError(f"unknown command {command!r}: use {', '.join(COMMANDS)}{hint}")
+    for word in arguments:
+        if command in _ONE_DASH.get(word.partition("=")[0], ()):
+            raise ConfigurationError(f"{word} begins with one dash; did you mean -{word}?")
 
 
 def _run(given: Sequence[str]) -> int:
@@ -164,12 +168,12 @@ def _run(given: Sequence[str]) -> int:
             prepared = arguments if command in _PREPARED_LATER else prepare(arguments)
             if isinstance(prepared, Prepared):
                 prepared.is_debugged = DEBUG in given
-            gc.disable()  # imported objects are never freed: collecting garbage took a third of the time
+            gc.disable()  # imports free nothing: collecting garbage took a third of the time
             module = importlib.import_module(f"maze_pl.cli.{COMMANDS[command]}")
             gc.freeze()
             gc.enable()
             status = int(module.run(prepared, arguments, signals))
-            sys.stdout.flush()  # here, so that output which cannot be written is an error of the command
+            sys.stdout.flush()  # here, where a failure is an error of the command
             stopped = 0 if is_launched else 128 + signals.received
         return stopped if signals.received else status
     except StoppedBySignal as error:

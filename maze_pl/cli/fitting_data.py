@@ -1,4 +1,6 @@
-"""Check that the data module of a run fits its algorithm, as options may replace one of the two only."""
+"""Check that data module and algorithm of a run fit, as options may replace only one of them."""
+
+from collections.abc import Mapping
 
 from pytorch_lightning import LightningDataModule, LightningModule
 
@@ -12,7 +14,7 @@ def require_fitting_data(module: LightningModule, data: LightningDataModule) -> 
     """Refuse a data module that does not fit the algorithm.
 
     Raises:
-        ConfigurationError: It does not, and a shipped configuration of the algorithm has another one.
+        ConfigurationError: It does not, and a configuration of the algorithm has another one.
         ValueError: It does not fit for another reason.
     """
     if not isinstance(module, AlgorithmModule):
@@ -27,9 +29,13 @@ def require_fitting_data(module: LightningModule, data: LightningDataModule) -> 
 
 
 def _data_module(name: str) -> str | None:
-    """Return the class name of the data module in a configuration; None without such a configuration."""
+    """Return the class name of the data module in a configuration; None if nothing names it."""
     path = find(name)
     if path is None:
         return None
-    content = assembled(with_bases("--config", path))
-    return str(content["data"]["class_path"]).rpartition(".")[2]
+    try:
+        data = assembled(with_bases("--config", path)).get("data")
+    except ConfigurationError:  # of a user's file, which has nothing to do with the run
+        return None
+    class_path = data.get("class_path") if isinstance(data, Mapping) else None
+    return class_path.rpartition(".")[2] if isinstance(class_path, str) else None

@@ -1,4 +1,4 @@
-"""Names that were probably meant: the ends of messages about unknown options, classes and configurations."""
+"""Names that were probably meant: the ends of messages about unknown names."""
 
 import ast
 import difflib
@@ -57,7 +57,10 @@ _COUNTERPARTS: Final = {"n_envs": "num_actors", "num_actors": "n_envs", "output_
 """Options of one data module or command, and those of others with the same meaning."""
 _DATA_OPTIONS: Final = ("n_rollout_steps", "n_envs", "replay_buffer_size", "initial_buffer_size")
 _COMMAND_OPTIONS: Final = ("trainer.max_epochs", "seed_everything", "output_dir")
-_UNKNOWN_OPTION: Final = re.compile(r"(?:[Oo]ption '|unrecognized arguments: --)([^\s'=]+)")
+_UNKNOWN_OPTION: Final = re.compile(
+    r"(?:[Oo]ption '|unrecognized arguments: --|unrecognized arguments: -(?=\w\w))"
+    r"([^\s'=]+)"
+)
 _UNKNOWN_CLASS: Final = re.compile(
     r"(?:Expected a dot import path string|Unexpected import path format): (\S+)"
     r"|No module named|has no attribute '(\w+)'|has no attribute"
@@ -79,7 +82,7 @@ def nearest_name(text: str, owner: str, place: str, options: Sequence[str]) -> s
 
     Args:
         text: The message.
-        owner: Class path of the class or function whose option the message is about; "" if there is none.
+        owner: Class path of the class or function that the option belongs to; "" if there is none.
         place: Its option, such as `data.env`; "" if there is none.
         options: The options of the command.
     """
@@ -122,7 +125,7 @@ def nearest_option(name: str, options: Iterable[str], prefix: str = "") -> str:
     Args:
         name: The unknown option.
         options: Those that exist.
-        prefix: Written before an option that is in another section, such as `--`.
+        prefix: Written before the option that was meant, such as `--`.
     """
     known = sorted(options, key=len)
     name = name.lower().replace("init_args.", "")
@@ -141,8 +144,12 @@ def nearest_option(name: str, options: Iterable[str], prefix: str = "") -> str:
         shortest = {option.rpartition(".")[2]: option for option in reversed(known)}
         for names in (first, shortest):
             if close := difflib.get_close_matches(name, names, n=1, cutoff=0.8):
-                return f"; did you mean {names[close[0]]}?"
-    return suggestion(name, known) or suggestion(name.partition(".")[0], known)
+                return f"; did you mean {prefix}{names[close[0]]}?"
+
+    def written(option: str) -> str:
+        return f"{prefix}{option}"
+
+    return suggestion(name, known, written) or suggestion(name.partition(".")[0], known, written)
 
 
 def in_python_file(name: str) -> str:
@@ -202,7 +209,7 @@ def _nearest_in_group(name: str, option: str) -> str:
 
 
 def _nearest_of_user(path: str) -> str:
-    """Return the end of a message about a path in a user's package: names in the module that was found.
+    """Return the end of a message about a path in a user's package: names in the found module.
 
     Args:
         path: Dotted path of a class or function, whose import has failed.
@@ -219,7 +226,7 @@ def _nearest_of_user(path: str) -> str:
 
 
 def _further_option(name: str, owner: str, place: str) -> str:
-    """Return the end of a message about an option that a class or function takes by a `**kwargs` argument.
+    """Return the end of a message about an option that a class or function takes by `**kwargs`.
 
     Args:
         name: The option.

@@ -18,10 +18,15 @@ def import_object(path: str) -> Any:
     try:
         return getattr(_holder(holder_path), name)
     except AttributeError as error:
-        fault = f"{holder_path} has nothing named {name}"
-        if holder_path == "__main__":
-            fault += ": define it in the running script or notebook, or put it into a file"
-        raise ImportError(fault) from error
+        raise ImportError(_nothing_named(name, holder_path)) from error
+
+
+def _nothing_named(name: str, holder: str) -> str:
+    """Return the message about a name that a module or class does not have, with the remedy."""
+    fault = f"{holder} has nothing named {name}"
+    if holder == "__main__":
+        fault += ": define it in the running script or notebook, or put it into a file"
+    return fault
 
 
 def _holder(path: str) -> Any:
@@ -34,11 +39,16 @@ def _holder(path: str) -> Any:
         return importlib.import_module(path)
     except ModuleNotFoundError as error:
         module, _, name = path.rpartition(".")
-        is_found = bool(module) and f"{path}.".startswith(f"{error.name}.")  # not a module that it imports
-        found = getattr(_holder(module), name, None) if is_found else None
-        if not isinstance(found, type):
+        is_of_path = f"{path}.".startswith(f"{error.name}.")  # and not a module that it imports
+        if not module or not is_of_path:
             raise
-        return found
+        holder = _holder(module)
+        found = getattr(holder, name, None)
+        if isinstance(found, type):
+            return found
+        if found is None and not hasattr(holder, "__path__"):  # of packages, it may be a module
+            raise ImportError(_nothing_named(name, module)) from error
+        raise
 
 
 def import_class(path: type[Base] | str, base: type[Base], where: str = "") -> type[Base]:

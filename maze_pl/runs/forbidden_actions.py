@@ -11,9 +11,10 @@ from maze_pl.core.spec import Spec
 
 
 class ForbiddenActions:
-    """Tells once, on standard error, that a policy has chosen what a mask forbids.
+    """Tells once per worker, on standard error, that a policy has chosen what a mask forbids.
 
-    The simulation gets such actions as they are; some simulations replace them.
+    The simulation gets such actions as they are; some simulations replace them. Each process that
+    plays episodes of a rollout is a worker.
 
     Args:
         spec: Spaces of the agents, with masks.
@@ -48,4 +49,4 @@ class ForbiddenActions:
 
         fact = f"{self._name} has chosen {action}, which the mask {mask!r} forbids"
         effect = "the simulation gets such actions as they are, and they cannot be learned from"
-        tqdm.write(f"maze-pl: {fact}; {effect}", file=sys.stderr)  # above a progress bar, if there is one
+        tqdm.write(f"maze-pl: {fact}; {effect}", file=sys.stderr)  # above a bar of this process

@@ -12,9 +12,10 @@ _PACKAGE: Final = Path(__file__).parents[1]
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Print warnings that maze_pl raises for users without file and code within a `with` block, each text once.
+    """Print warnings of maze_pl in a `with` block without file and code, each text once.
 
-    Warnings of other packages, and of code of users, are shown as before.
+    Warnings of other packages and of code of users are shown as before, apart from a `UserWarning`
+    that a package attributes to a line of maze_pl, its caller.
     """
     show = warnings.showwarning
     texts: set[str] = set()

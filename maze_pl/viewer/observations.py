@@ -38,11 +38,13 @@ def observations_of(
     """
     step = record.spec.steps[key]
     masks = set(step.masks.values())
+    all_spaces = [other.observation_space.spaces for other in record.spec.steps.values()]
     found = {}
     for name, space in step.observation_space.spaces.items():
         values = record.observation[key][name]
         is_mask = name in masks
-        unit = None if is_mask else unit_of(name, space, normalizers)
+        parts = [other[name] for other in all_spaces if name in other]
+        unit = None if is_mask else unit_of(name, parts, normalizers)
         found[name] = _observation(space, values, is_mask, unit)
     return found
 

@@ -219,7 +219,7 @@ REFUSED = {
     ),
     "only baselines": (["random", *CART_POLE, "--must-beat", "random"], "needs an entry that is not a baseline"),
     "no value": (["random", "--baseline"], "--baseline needs a value"),
-    "unknown option": (["random", *CART_POLE, "--metrik", "return"], "did you mean metric"),
+    "unknown option": (["random", *CART_POLE, "--metrik", "return"], "did you mean --metric?"),
     "no episodes": (["random", *CART_POLE, "--n_episodes", "0"], "n_episodes=0 must be from 1"),
     "precision": (["random", *CART_POLE, "--precision", "0"], "precision=0.0 must be above 0"),
     "few episodes": (["random", *CART_POLE, "--precision", "1", "--max_episodes", "9"], "max_episodes=9 must be from"),

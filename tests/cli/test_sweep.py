@@ -275,7 +275,7 @@ sys.exit(main(["sweep", "search.yaml", "--run_dir", "here"]))
             {"model.n_optimization_epochs": {"low": 0.5, "high": 2}},
             "n_optimization_epochs (maze_pl.modules.PPO): expec",
         ),
-        ({"trainer.max_epoch": [1]}, "did you mean trainer.max_epochs"),
+        ({"trainer.max_epoch": [1]}, "did you mean --trainer.max_epochs"),
         ({"model.lr": {"low": 1, "high": 1}}, "search.model.lr is empty"),
         ({"model": ["algorithm/pgo"]}, "algorithm/pgo"),
     ],

@@ -44,16 +44,31 @@ def test_an_option_without_its_section_leads_to_the_one_that_has_it(name: str, m
         ("wrapers", "data.wrappers"),
         ("lrr", "model.lr"),
         ("early_stoping.monitor", "early_stopping.monitor"),
+        ("n_env", "data.n_envs"),
     ],
 )
 def test_a_misspelt_option_leads_to_the_most_similar_one(name: str, meant: str) -> None:
     assert nearest_option(name, OPTIONS) == f"; did you mean {meant}?"
+    assert nearest_option(name, OPTIONS, "--") == f"; did you mean --{meant}?"
 
 
 def test_options_of_algorithms_are_named_by_commands_that_train_only() -> None:
     assert nearest_option("gamma", ["trainer.max_epochs"], "--") == "; did you mean --model.gamma?"
     assert nearest_option("gamma", ["n_episodes", "metric"], "--") == ""
     assert nearest_option("to", ["n_episodes", "output_dir"], "--") == "; did you mean --output_dir?"
+
+
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [
+        ("--n_env=4", "; did you mean --data.n_envs?"),
+        ("-model.lr=1", "; did you mean --model.lr?"),
+        ("-to=x", "; did you mean --run_dir?"),
+        ("-m=1", ""),  # a letter may stand for anything
+    ],
+)
+def test_unrecognized_options_lead_to_one_with_two_dashes(given: str, near: str) -> None:
+    assert nearest_name(f"unrecognized arguments: {given}", "", "", OPTIONS) == near
 
 
 @pytest.mark.parametrize(

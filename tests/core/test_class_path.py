@@ -35,6 +35,21 @@ def test_a_path_may_lead_through_classes() -> None:
             import_object(path)
 
 
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("__main__.Nope.small", r"^__main__ has nothing named Nope: define it in the running script or notebook, or"),
+        ("__main__.Nope.Inner.small", r"^__main__ has nothing named Nope: define it"),
+        (f"{__name__}.Nope.small", r"test_class_path has nothing named Nope$"),
+        (f"{__name__}.Outer.Nope.small", r"test_class_path\.Outer has nothing named Nope$"),
+        ("logging.Nope.small", r"^No module named 'logging\.Nope'$"),  # of a package, it may be a module
+    ],
+)
+def test_the_part_of_a_path_that_does_not_exist_is_named(path: str, message: str) -> None:
+    with pytest.raises(ImportError, match=message):
+        import_object(path)
+
+
 def test_a_module_that_lacks_another_one_is_not_taken_for_a_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,10 @@ def test_a_comparison_plays_each_instance_once_with_all_entries(tmp_path: Path) 
         ([1.5], "episode_seeds has 1.5: expected whole numbers"),
         (["first"], "episode_seeds has 'first': expected whole numbers"),
         ([2**63], "episode_seeds has 9223372036854775808: expected"),
+        (5, "episode_seeds=5: expected whole numbers"),
+        ([0, True], "episode_seeds has True: expected whole numbers"),
+        (np.array([False]), "episode_seeds has .*False.*: expected whole numbers"),
+        ([float("inf")], "episode_seeds has inf: expected whole numbers"),
     ],
 )
 def test_other_seeds_are_refused(given: Any, message: str) -> None:
