@@ -157,6 +157,8 @@ def _differences(
         interval, improvement_interval = intervals[number]
         holds_0 = interval is not None and interval[0] <= 0.0 <= interval[1]
         needed = episodes_needed(difference) if holds_0 else None
+        if needed is not None:
+            needed = max(needed, difference.n_episodes + 1)  # as these do not suffice
         differences.append(
             Difference(
                 entry=entries[place].name,
@@ -209,12 +211,24 @@ def _winner(entries: Sequence[Entry], values: Sequence[Values], question: Questi
     for place in range(1, len(entries)):
         if sign * difference_effects(values[place], values[best]).estimate > 0.0:
             best = place
-    others = [place for place in range(len(entries)) if place != best]
-    estimates = [difference_effects(sign * values[best], sign * values[place]) for place in others]
+    pairs = [_shown_order(entries, best, place) for place in range(len(entries)) if place != best]
+    estimates = [difference_effects(values[place], values[other]) for place, other in pairs]
     intervals = question.intervals(estimates, 1.0 - (1.0 - CONFIDENCE) / n_others)
-    if all(interval is not None and interval[0] > 0.0 for interval in intervals):
-        return entries[best].name
-    return None
+    for (place, _), interval in zip(pairs, intervals, strict=True):
+        sign_of_best = sign if place == best else -sign
+        if interval is None or not min(sign_of_best * end for end in interval) > 0.0:
+            return None
+    return entries[best].name
+
+
+def _shown_order(entries: Sequence[Entry], place: int, other: int) -> tuple[int, int]:
+    """Return two places in the order of the difference that the table shows.
+
+    The other order has other random numbers for the effects of runs, and so a slightly different interval.
+    """
+    is_baseline, is_other_baseline = entries[place].is_baseline, entries[other].is_baseline
+    is_swapped = other < place if is_baseline == is_other_baseline else is_baseline
+    return (other, place) if is_swapped else (place, other)
 
 
 def make_comparison(
@@ -225,6 +239,7 @@ def make_comparison(
     seed: int,
     max_steps: int,
     deterministic: bool,
+    episode_seeds: list[int] | None = None,
 ) -> Comparison:
     """Return the table of a comparison.
 
@@ -232,9 +247,10 @@ def make_comparison(
         entries: The entries.
         values: Metric -> [R, E] values for each entry.
         question: The metric by which the winner is chosen, and its better direction.
-        seed: Seed of the episodes.
+        seed: Seed of the policies' random numbers, and of the episodes unless seeds are given for them.
         max_steps: Env steps after which an episode was truncated; 0 means no limit.
         deterministic: Whether policies took their most likely actions.
+        episode_seeds: Given seeds of the episodes, if any.
     """
     summaries, differences, winner = analyze(entries, values, question)
     reached = None if question.precision is None else is_precise(entries, values[question.metric], question)
@@ -251,4 +267,5 @@ def make_comparison(
         n_comparisons=len(entries) - 1,
         precision=question.precision,
         is_precise=reached,
+        episode_seeds=episode_seeds,
     )

@@ -112,7 +112,15 @@ def compare(
     with closing(played):
         _play(played, question, max_episodes)
     values = {name: played.values(name) for name in played.metrics}
-    comparison = make_comparison(entries, values, question, seed=seed, max_steps=max_steps, deterministic=deterministic)
+    comparison = make_comparison(
+        entries,
+        values,
+        question,
+        seed=seed,
+        max_steps=max_steps,
+        deterministic=deterministic,
+        episode_seeds=seeds,
+    )
     if receive is not None:
         receive(comparison)
     if to is not None:

@@ -19,6 +19,7 @@ as in a ratio of sums.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,8 @@ class Effects:
             while others differ; its influence values then are 0.
         added_variance: Variance of further wins where few episodes decide, which Student's interval
             includes; None if the interval need not cover that of Student, see `two_level`.
+        n_equal: Number of differences, of pairs of runs without a common run, if all differences are
+            the same and not 0; else None.
     """
 
     estimate: float
@@ -76,13 +79,14 @@ class Effects:
     lacks_runs: bool
     plateau: Values | None = None
     added_variance: float | None = None
+    n_equal: int | None = None
 
     @property
     def n_values(self) -> int:
         """Number of episodes with a value; for two entries, those in which both have one."""
         return len(self.episodes)
 
-    @property
+    @cached_property
     def variance_of_episodes(self) -> float:
         """Variance of the estimate from the choice of episodes; 0 for fewer than two with a value."""
         n = self.n_values
@@ -148,7 +152,10 @@ def difference_effects(values: Values, baseline: Values) -> Effects:
     is_shared = ~np.isnan(differences)
     n_shared = max(1, int(is_shared.sum()))
     sums = [abs(float(np.where(is_shared, table, 0.0).sum())) for table in (ours, others)]
-    effects = _paired_effects(differences, 0.0, max(sums) / n_shared)
+    size = max(sums) / n_shared
+    effects = _paired_effects(differences, 0.0, size)
+    if effects.n_values and effects.estimate != 0.0 and np.ptp(differences[is_shared]) <= _ROUNDING * size:
+        effects = replace(effects, n_equal=n_shared // max(len(values), len(baseline)))
     if len(values) == len(baseline) == 1:
         return replace(effects, added_variance=effects.added_variance or 0.0)
     return effects
@@ -190,27 +197,31 @@ def _paired_effects(values: Values, of_tie: float, size: float = 0.0) -> Effects
     effects = _effects(mean, influences, weights, values.shape)
     if not influence.size:
         return effects
-    return replace(effects, added_variance=_added_variance(np.abs(present - of_tie), _ROUNDING * size))
+    are_binary = len(values) == len(values[0]) == 1 or effects.variance == 0.0
+    return replace(effects, added_variance=_added_variance(np.abs(present - of_tie), _ROUNDING * size, are_binary))
 
 
-def _added_variance(sizes: Values, smallest: float) -> float | None:
+def _added_variance(sizes: Values, smallest: float, are_binary: bool) -> float | None:
     """Return the variance of a mean that one more win of either entry adds; None unless few episodes may decide.
 
         (1 / R^2 + 1 / S^2) m / (E (E - 1))   for the mean square m of the large sizes
 
-    Few episodes may decide if there are ties, or if at most half of the sizes are large, such as those of
-    rare successes among small costs.
+    Few episodes may decide if there are ties, if at most half of the sizes are large, such as those of
+    rare successes among small costs, or if there are only wins and losses of one size.
 
     Args:
         sizes: [R, S, E] size of the difference of each pair of runs in each episode; NaN if there is none.
         smallest: Size below which a difference is due to rounding.
+        are_binary: Whether episodes with wins and losses of one size are binary. Those of several runs are
+            not, as they are means over pairs of runs.
     """
     n_runs, n_others, n_episodes = sizes.shape
     largest = float(np.nanmax(sizes))
     large = sizes[sizes > _LARGE * largest]
     has_ties = bool((sizes <= max(smallest, _ROUNDING * largest)).any())
     is_rare = 2 * large.size <= int((~np.isnan(sizes)).sum())
-    if n_episodes < 2 or not large.size or not (has_ties or is_rare):
+    is_binary = are_binary and float(np.nanmin(sizes)) >= (1.0 - _ROUNDING) * largest
+    if n_episodes < 2 or not large.size or not (has_ties or is_rare or is_binary):
         return None
     of_one = (large**2).mean() / (n_episodes * (n_episodes - 1))
     return float((1.0 / n_runs**2 + 1.0 / n_others**2) * of_one)

@@ -118,7 +118,7 @@ class Comparison:
         metric: The metric by which the winner is chosen.
         lower_is_better: Whether lower values of this metric are better.
         n_episodes: Number of episodes of each run and policy.
-        seed: Seed of the episodes.
+        seed: Seed of the policies' random numbers, and of the episodes unless seeds are given for them.
         max_steps: Env steps after which an episode was truncated; 0 means no limit.
         deterministic: Whether policies took their most likely actions.
         entries: The entries.
@@ -128,6 +128,7 @@ class Comparison:
         precision: Requested width of intervals, if any.
         is_precise: Whether they have reached it; None without precision.
         confidence: Confidence level of all intervals.
+        episode_seeds: Given seeds of the episodes; None if they follow from `seed`.
     """
 
     metric: str
@@ -143,6 +144,7 @@ class Comparison:
     precision: float | None = None
     is_precise: bool | None = None
     confidence: float = CONFIDENCE
+    episode_seeds: list[int] | None = None
 
     @property
     def metrics(self) -> list[str]:

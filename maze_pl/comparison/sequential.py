@@ -1,13 +1,17 @@
 """Rules for the number of episodes: confidence sequences for adding episodes, and power calculations."""
 
 import math
+from bisect import bisect_left
 from statistics import NormalDist
 
 from maze_pl.comparison.effects import Effects
+from maze_pl.comparison.two_level import fewest_equal, student_error
 from maze_pl.runs.intervals import CONFIDENCE, Interval
 
 POWER = 0.8
 """Probability with which the recommended number of episodes tells two entries apart."""
+_MOST_EPISODES = 10**18
+"""Number of episodes with which only differences between runs matter."""
 
 
 def confidence_sequence(effects: Effects, n_planned: int, confidence: float = CONFIDENCE) -> Interval | None:
@@ -46,12 +50,13 @@ def confidence_sequence(effects: Effects, n_planned: int, confidence: float = CO
 def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: float = POWER) -> int | None:
     """Return the number of episodes that tells two entries apart, if their difference is as estimated.
 
-        n = C / ((d / (z_{1 - alpha / 2} + z_power))^2 - A)
+        smallest n with   (t_{1 - alpha / 2} + z_power) sqrt(C / n + W / (n (n - 1)) + A) <= d
 
-    for a difference d, variance C per episode, and variance A of the difference between runs, which more
-    episodes do not reduce. If only a share of the episodes has values, C is that of a value divided by
-    this share. Lachin 1981, "Introduction to sample size determination and power analysis for clinical
-    trials"; Colas, Sigaud and Oudeyer 2018, arXiv:1806.08295.
+    for a difference d, variance C per episode, variance W of one more win of each entry if few episodes
+    decide, and variance A of the difference between runs, which more episodes do not reduce. If only a
+    share of the episodes has values, n counts these and is divided by this share. Lachin 1981,
+    "Introduction to sample size determination and power analysis for clinical trials"; Colas, Sigaud and
+    Oudeyer 2018, arXiv:1806.08295. Equal differences need as many as a sign test.
 
     Args:
         difference: Difference of two entries.
@@ -63,9 +68,16 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
     """
     if difference.n_values < 2 or difference.estimate == 0.0 or math.isnan(difference.estimate):
         return None
-    quantile = NormalDist().inv_cdf((1.0 + confidence) / 2.0) + NormalDist().inv_cdf(power)
-    wanted = (difference.estimate / quantile) ** 2
-    remaining = wanted - sum(part.excess for part in difference.runs)
-    if remaining <= 0.0:
+    if difference.n_equal is not None:
+        return math.ceil(difference.n_episodes * fewest_equal(confidence) / difference.n_equal)
+    share = difference.n_values / difference.n_episodes
+    of_power = NormalDist().inv_cdf(power)
+
+    def suffices(n_episodes: int) -> bool:
+        quantile, error = student_error(difference, confidence, n_episodes * share)
+        return (quantile + of_power) * error <= abs(difference.estimate)
+
+    if not suffices(_MOST_EPISODES):
         return None
-    return max(2, math.ceil(difference.n_episodes * difference.variance_of_episodes / remaining))
+    fewest = math.ceil(2 / share)
+    return fewest + bisect_left(range(fewest, _MOST_EPISODES), True, key=suffices)

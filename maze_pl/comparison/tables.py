@@ -105,11 +105,22 @@ def title_text(comparison: Comparison) -> str:
     n_episodes = "1 episode" if comparison.n_episodes == 1 else f"{comparison.n_episodes:,} episodes"
     parts.append(f"{n_episodes} of each run")
     parts.append(f"seed {comparison.seed}")
+    if comparison.episode_seeds is not None:
+        parts.append(_seeds_text(comparison.episode_seeds))
     if comparison.max_steps:
         parts.append(f"at most {comparison.max_steps:,} env steps")
     if comparison.deterministic:
         parts.append("most likely actions")
     return " | ".join(("comparison", *parts))
+
+
+def _seeds_text(seeds: list[int]) -> str:
+    """Return the given seeds of episodes if they are consecutive, else their number."""
+    if len(seeds) == 1:
+        return f"episode seed {seeds[0]}"
+    if seeds == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"episode seeds {seeds[0]}-{seeds[-1]}"
+    return f"{len(seeds):,} given episode seeds"
 
 
 def precision_text(comparison: Comparison) -> str:

@@ -22,11 +22,15 @@ of variance components". `tests/comparison/test_coverage.py` simulates both.
 If few episodes decide, such as 2 successes against none, all resamples favour the same entry, and the
 bootstrap alone would exclude 0. The interval of a difference of two single runs, and any comparison
 with ties or rare large differences, therefore covers Student's interval, too: like differences of equally
-good policies, it is symmetric. With ties or rare large differences, one more win of each entry, in one
-run and episode, is added to Student's variance, as in the adjusted interval of Bonett and Price 2012,
+good policies, it is symmetric. With ties, rare large differences, or only wins and losses of one size, as
+for the probability of improvement of a single run, one more win of each entry, in one run and episode, is
+added to Student's variance, as in the adjusted interval of Bonett and Price 2012,
 "Adjusted Wald confidence interval for a difference of binomial proportions based on paired data", Journal
 of Educational and Behavioral Statistics 37. Their interval also moves towards 0; this one keeps its
 centre. `tests/comparison/test_rare_events.py` enumerates how often it excludes 0 by mistake.
+
+Differences that are all the same have an interval of width 0, unless a sign test of so few could not
+exclude 0; it then reaches from 0 to twice the difference.
 """
 
 import math
@@ -56,8 +60,8 @@ def two_level_intervals(
     """Return a confidence interval for each estimate; None where the data does not determine one.
 
     That is the case for fewer than two values, for a single episode unless all entries have several
-    runs, and where only one of several runs has values. Estimates that do not vary have intervals of
-    width 0.
+    runs, and where only one of several runs has values. Results that never vary have intervals of
+    width 0, but for few equal differences.
 
     Args:
         estimates: The estimates.
@@ -72,7 +76,10 @@ def two_level_intervals(
             continue
         if effects.plateau is not None:
             intervals[index] = iqm_percentile_interval(effects.plateau, confidence, seed)
-        elif effects.variance == 0.0:
+        elif effects.n_equal is not None:
+            half = 0.0 if effects.n_equal >= fewest_equal(confidence) else abs(effects.estimate)
+            intervals[index] = (effects.estimate - half, effects.estimate + half)
+        elif effects.variance == 0.0 and not effects.added_variance:
             intervals[index] = (effects.estimate, effects.estimate)
         elif _has_enough_units(effects):
             resampled.setdefault(effects.n_values, []).append(index)
@@ -111,44 +118,76 @@ def _wide_enough(interval: Interval, effects: Effects, confidence: float) -> Int
     return min(interval[0], low), max(interval[1], high)
 
 
+def fewest_equal(confidence: float) -> int:
+    """Return the smallest number of equal differences for which a sign test excludes 0.
+
+        2 / 2^n <= 1 - confidence
+
+    Args:
+        confidence: Confidence level.
+    """
+    return 1 + math.ceil(-math.log2(1.0 - confidence))
+
+
 def student_interval(effects: Effects, confidence: float) -> Interval:
     """Return the interval by Student's t; if few episodes decide, with one more win of each entry.
 
     Args:
-        effects: An estimate whose variance is not 0.
+        effects: An estimate whose variance is not 0, or to which one more win adds variance.
         confidence: Confidence level.
     """
-    quantile = _student_quantile(confidence, degrees_of_freedom(effects))
-    half = quantile * math.sqrt(effects.variance + (effects.added_variance or 0.0))
+    quantile, error = student_error(effects, confidence, effects.n_values)
+    half = quantile * error
     return effects.estimate - half, effects.estimate + half
 
 
-@lru_cache(maxsize=64)
+def student_error(effects: Effects, confidence: float, n_values: float) -> tuple[float, float]:
+    """Return Student's quantile and the standard error, as expected after another number of episodes.
+
+    Args:
+        effects: An estimate from at least 2 episodes, or from the same number of them.
+        confidence: Confidence level.
+        n_values: Number of episodes with a value.
+    """
+    quantile = _student_quantile(confidence, degrees_of_freedom(effects, n_values))
+    variance = effects.variance_of_episodes * effects.n_values / n_values
+    variance += sum(part.excess for part in effects.runs)
+    if effects.added_variance:
+        variance += effects.added_variance * effects.n_values * (effects.n_values - 1) / (n_values * (n_values - 1))
+    return quantile, math.sqrt(variance)
+
+
+@lru_cache(maxsize=4096)
 def _student_quantile(confidence: float, degrees: int) -> float:
     """Return `t_quantile`, which is the same for most estimates of a table."""
     return t_quantile(confidence, min(degrees, _MOST_DEGREES))
 
 
-def degrees_of_freedom(effects: Effects) -> int:
+def degrees_of_freedom(effects: Effects, n_values: float | None = None) -> int:
     """Return the degrees of freedom of an estimated variance, rounded down, at least 1.
 
         V^2 / sum_i (a_i^2 V_i^2 / d_i)   for   V = sum_i a_i V_i
 
-    Satterthwaite 1946, Biometrics Bulletin 2.
+    Satterthwaite 1946, Biometrics Bulletin 2. They are those of the episodes if nothing varies.
 
     Args:
-        effects: An estimate whose variance is not 0.
+        effects: An estimate.
+        n_values: Number of episodes with a value for which they are expected; None means those there are.
     """
-    n_episodes = effects.n_values
-    total = 0.0
+    n_episodes = effects.n_values if n_values is None else n_values
+    scale = effects.n_values / n_episodes
+    variance = total = 0.0
     if n_episodes > 1:
-        total += effects.variance_of_episodes**2 / (n_episodes - 1)
+        variance = effects.variance_of_episodes * scale
+        total = variance**2 / (n_episodes - 1)
     for part in effects.runs:
+        within = part.within * scale
         if part.excess > 0.0:
-            total += part.between**2 / (part.n_runs - 1)
+            variance += part.excess
+            total += (part.excess + within) ** 2 / (part.n_runs - 1)
         if part.excess > 0.0 and n_episodes > 1:
-            total += part.within**2 / ((part.n_runs - 1) * (n_episodes - 1))
-    return max(1, math.floor(effects.variance**2 / total))
+            total += within**2 / ((part.n_runs - 1) * (n_episodes - 1))
+    return max(1, math.floor(variance**2 / total if total > 0.0 else n_episodes - 1))
 
 
 class Bootstrap:

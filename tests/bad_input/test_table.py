@@ -172,7 +172,7 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         (
             "make_text",
             [],
-            ["make_text", "function that returns an environment", "such as -> MazeEnv"],
+            ["the environment factory returned 'environment' of type str", "return a gymnasium.Env"],
         ),
         ("Missing", [], ["Missing"]),
     ]
@@ -181,7 +181,10 @@ ENVIRONMENTS: list[tuple[list[str], list[str]]] = [
         [*ES, "--data.env", "broken_environments.AllForbidden", *MASKED],
         ["'mask' of environment 0", "allows no action", "'action'", "step 3 of an episode"],
     ),
-    ([*FIT, POLICY_NETS, "[broken_environments.PolicyNetNotANumber]"], ["NaN", "policy_loss", "env step 100"]),
+    (
+        [*FIT, POLICY_NETS, "[broken_environments.PolicyNetNotANumber]"],
+        ["PolicyNetNotANumber, returned NaN", "'action'"],
+    ),
     ([*FIT, CRITIC_NETS, "[broken_environments.CriticNotANumber]"], ["NaN", "critic_value_loss", "env step 100"]),
 ]
 

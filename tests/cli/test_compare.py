@@ -71,7 +71,7 @@ def test_policies_are_compared_shown_and_written(
     output, error = capsys.readouterr()
     assert "2 entries | 12 episodes of each run | seed 3 | at most 60 env steps" in output
     assert re.search(r"^return +heuristic +1 +60 +60 to 60 +60 +60 to 60$", output, re.MULTILINE)
-    assert re.search(r"^return +heuristic +random +12 +\d\S+ +\S+ to \S+ +1 +1 to 1$", output, re.MULTILINE)
+    assert re.search(r"^return +heuristic +random +12 +\d\S+ +\S+ to \S+ +1 +0\.\S+ to 1$", output, re.MULTILINE)
     assert "winner by return: heuristic" in output
     later = output.partition("\nwinner by return: heuristic\n")[2]
     drawing = "playing and drawing the episodes of out (--views false leaves them out)"

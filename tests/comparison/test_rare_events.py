@@ -108,8 +108,51 @@ def test_the_winner_agrees_with_the_interval(n_episodes: int, fewest: int) -> No
         assert (difference.interval[0] > 0.0) == (winner == "a") == (n_wins >= fewest)
 
 
+@pytest.mark.parametrize(("n_episodes", "n_wins", "n_losses"), [(10, 5, 0), (10, 6, 4), (5, 4, 0), (8, 4, 0)])
+def test_what_few_episodes_leave_undecided_needs_more_of_them(n_episodes: int, n_wins: int, n_losses: int) -> None:
+    difference, winner = judged(*successes(n_episodes, n_wins, n_losses))
+    assert winner is None
+    assert difference.episodes_needed is not None and difference.episodes_needed > n_episodes
+
+
 def test_six_successes_in_100_episodes_against_none_win() -> None:
     assert judged(*successes(100, 6, 0))[1] == "a"
+
+
+@pytest.mark.parametrize("n_runs", [1, 2])
+def test_fewer_than_six_equal_differences_name_no_winner(n_runs: int) -> None:
+    for n_episodes in (4 // n_runs, 5 // n_runs, 6 // n_runs):
+        difference, winner = judged(np.full((n_runs, n_episodes), 0.3), np.zeros((n_runs, n_episodes)))
+        if n_runs * n_episodes < 6:
+            assert winner is None
+            assert (difference.interval, difference.episodes_needed) == (pytest.approx((0.0, 0.6)), 6 // n_runs)
+        else:
+            assert (winner, difference.interval) == ("a", pytest.approx((0.3, 0.3)))
+
+
+def test_equal_differences_from_more_entries_must_be_more_frequent() -> None:
+    entries = [Entry(name, [Player(name, name)], is_baseline=name == "b") for name in "abcde"]
+    for n_episodes, winner in ((7, None), (8, "a")):
+        results = [np.full((1, n_episodes), value) for value in (3.0, 2.0, 1.0, 1.0, 0.0)]
+        assert analyze(entries, {"return": results}, Question())[2] == winner
+
+
+def test_the_probability_of_improvement_rarely_tells_equal_entries_apart() -> None:
+    for n_episodes in (*range(2, 31), 100):
+        rate = 0.0
+        for n_wins in range(n_episodes // 2, n_episodes + 1):
+            ours = np.where(np.arange(n_episodes) < n_wins, 1.0, -1.0) * np.linspace(1.0, 2.0, n_episodes)
+            effects = improvement_effects(ours[None], np.zeros((1, n_episodes)))
+            if student_interval(effects, 0.95)[0] > 0.5:
+                rate += 2.0 * binomial(n_episodes, n_wins, 0.5)
+        assert rate <= (0.0 if n_episodes < 5 else 0.071)
+
+
+def test_two_wins_of_two_do_not_tell_that_an_entry_is_better() -> None:
+    for n_runs in (1, 2):
+        difference, _ = judged(np.array([[0.1, 3.0]] * n_runs), np.zeros((n_runs, 2)))
+        assert difference.probability_of_improvement == 1.0
+        assert difference.probability_interval == (0.0, 1.0)
 
 
 def share_that_excludes_0(differences: list[Effects]) -> float:
@@ -152,11 +195,13 @@ def test_one_more_win_of_each_entry_counts_where_few_episodes_decide() -> None:
     assert runs.added_variance == pytest.approx((1.0 + 0.25) / 90)
     with_costs = difference_effects(ours - np.linspace(0.01, 0.02, 10), others)
     assert with_costs.added_variance == pytest.approx(2.0 / 90, rel=0.05)
+    wins_and_losses = difference_effects(np.array([[1.0, -1.0, 1.0, 1.0]]), np.zeros((1, 4)))
+    assert wins_and_losses.added_variance == pytest.approx(2.0 / 12)
 
 
 def test_intervals_of_continuous_results_of_several_runs_and_of_means_stay_those_of_the_bootstrap() -> None:
     results = np.random.default_rng(0).normal(0.0, 1.0, (2, 10, 20))
     assert difference_effects(*results).added_variance is None
-    assert improvement_effects(*results[:, :1]).added_variance is None
+    assert improvement_effects(*results).added_variance is None
     assert difference_effects(*results[:, :1]).added_variance == 0.0  # of two single runs
     assert mean_effects(successes(10, 3, 1)[0]).added_variance is None

@@ -48,14 +48,28 @@ def test_more_episodes_are_needed_where_few_have_a_value() -> None:
     ours = np.array([[1.0, -1.0, 1.0, 3.0]])
     sparse = np.full((1, 12), np.nan)
     sparse[0, 2::3] = ours
-    assert episodes_needed(difference_effects(sparse, np.zeros((1, 12)))) == 63  # 3 * 20.93
+    assert episodes_needed(difference_effects(sparse, np.zeros((1, 12)))) == 69  # 3 * 23
 
 
 def test_the_number_of_episodes_by_hand() -> None:
     ours = np.array([[1.0, -1.0, 1.0, 3.0]])  # differences with mean 1 and variance 8 / 3
     effects = difference_effects(ours, np.zeros((1, 4)))
-    # n = (1.959964 + 0.841621)^2 * 8 / 3 = 20.93
-    assert episodes_needed(effects) == 21
+    # (2.0739 + 0.8416)^2 * 8 / 3 = 22.67 with Student's quantile for n = 23, and 22.76 for n = 22
+    assert episodes_needed(effects) == 23
+
+
+def test_the_number_of_episodes_counts_one_more_win_of_each_entry() -> None:
+    ours = np.array([[1.0, 1.0, 1.0, 1.0, 0.0]])  # differences with mean 0.8 and variance 0.2
+    # (2.3646 + 0.8416) sqrt(0.2 / 8 + 2 / 56) = 0.790 for n = 8, and 0.908 for n = 7
+    assert episodes_needed(difference_effects(ours, np.zeros((1, 5)))) == 8
+
+
+def test_the_number_of_episodes_with_few_runs_has_the_quantile_of_student() -> None:
+    of_runs = np.array([[1.0], [2.0], [3.0]])  # mean 2; the variance of the mean is 1 / 3
+    of_episodes = np.tile([0.5, -0.5], 10)
+    # t = 4.303 for 2 degrees of freedom: (4.303 + 0.842) sqrt(1 / 3) = 2.97, which 1.960 would make 1.62
+    assert episodes_needed(difference_effects(of_runs + of_episodes, np.zeros((1, 20)))) is None
+    assert episodes_needed(difference_effects(of_runs + of_episodes + 1.0, np.zeros((1, 20)))) is not None
 
 
 def test_the_number_of_episodes_has_the_power_that_it_is_made_for() -> None:

@@ -9,7 +9,9 @@ import statistics
 import numpy as np
 import pytest
 
+from maze_pl.comparison.analysis import Question, analyze
 from maze_pl.comparison.effects import difference_effects, improvement_effects, iqm_effects, mean_effects
+from maze_pl.comparison.entries import Entry, Player
 from maze_pl.comparison.two_level import degrees_of_freedom, two_level_intervals
 from maze_pl.runs.intervals import t_interval
 
@@ -74,6 +76,23 @@ def test_results_without_variation_have_intervals_of_width_0() -> None:
         improvement_effects(constant, constant),
     ]
     assert two_level_intervals(estimates) == [(500.0, 500.0), (500.0, 500.0), (0.0, 0.0), (0.5, 0.5)]
+
+
+@pytest.mark.parametrize("baselines", ["a", "b", "ab"])
+@pytest.mark.parametrize("lower_is_better", [False, True])
+def test_the_winner_of_several_runs_agrees_with_the_table(baselines: str, lower_is_better: bool) -> None:
+    generator = np.random.default_rng(0)
+    ours, others = generator.exponential(1.0, (2, 8, 10))
+    question = Question(lower_is_better=lower_is_better)
+    entries = [Entry(name, [Player(name, name)] * 8, is_baseline=name in baselines) for name in "ab"]
+    low, high = analyze(entries, {"return": [ours, others]}, question)[1][0].interval or (0.0, 0.0)
+    for end in (low, high):
+        for margin in (-1e-6, 1e-6):  # of an interval that ends at 0
+            shift = end + margin if baselines != "a" else -end - margin
+            _, differences, winner = analyze(entries, {"return": [ours - shift, others]}, question)
+            interval = differences[0].interval
+            assert interval is not None
+            assert (winner is None) == (interval[0] <= 0.0 <= interval[1])
 
 
 @pytest.mark.parametrize(
