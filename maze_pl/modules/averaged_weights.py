@@ -1,27 +1,29 @@
-"""Averages of weights by callbacks of Lightning, in which only numbers that have a mean are averaged."""
+"""Averages of weights, which callbacks of Lightning evaluate and save in place of the current weights."""
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.optim.swa_utils import AveragedModel, get_swa_avg_fn
 
 from maze_pl.modules.optimization.batch_statistics import average_batch_statistics
 
 _Mean = Callable[[Tensor, Tensor, Tensor | int], Tensor]
+_Update = Callable[[list[Tensor], list[Tensor], Tensor | int], None]
 
 
 class ExactAverage(AveragedModel):
-    """An average of weights with the integers and the constants of the current module.
+    """An average of parameters and running statistics, with the other buffers of the current module.
 
-    torch truncates the mean of integers, so that of a category 3 and the same 3 may become 2. The mean
-    of buffers that checkpoints omit, such as bounds and scheduled options, would be rounded, and a
-    module that loads the average would not have it. Weights, and running statistics in floating point
-    numbers, are averaged.
+    Other buffers are copied. torch truncates the mean of integers, so that the mean of a category 3
+    and the same 3 may be 2; bounds would be rounded, and options that follow a schedule, such as
+    the scale of exploration, would lag behind.
 
     Args:
         average: The average that it replaces, before its first update.
@@ -31,11 +33,10 @@ class ExactAverage(AveragedModel):
         nn.Module.__init__(self)  # that of the class would copy the module again
         self.module = average.module
         self.register_buffer("n_averaged", average.n_averaged)
-        self.multi_avg_fn = average.multi_avg_fn
         mean: _Mean = average.avg_fn or get_swa_avg_fn()  # type: ignore[no-untyped-call]
-        self.avg_fn = None if average.multi_avg_fn else partial(_mean_of, mean)
-        self.use_buffers = average.use_buffers
-        self._copied = _unlearned(self.module)
+        self._update: _Update = average.multi_avg_fn or partial(_average_each, mean)
+        self._averaged = _averaged_names(self.module, with_statistics=average.use_buffers)
+        self._current: dict[str, Tensor] = {}  # of a module that has the average now
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
@@ -45,15 +46,49 @@ class ExactAverage(AveragedModel):
             model: The current module.
         """
         average_batch_statistics(model)  # as the algorithm does after its callbacks
-        super().update_parameters(model)
-        for name in self._copied:
-            self.module.get_buffer(name).copy_(model.get_buffer(name))
+        tensors, current = _tensors(self.module), _tensors(model)
+        is_first = bool(self.n_averaged == 0)
+        copied = tensors.keys() if is_first else tensors.keys() - self._averaged
+        for name in copied:
+            tensors[name].copy_(current[name])
+        if not is_first:
+            averaged = [tensors[name] for name in self._averaged]
+            latest = [current[name].to(tensors[name]) for name in self._averaged]
+            self._update(averaged, latest, self.n_averaged)
+        self.n_averaged += 1
+
+    @torch.no_grad()
+    def exchange(self, module: nn.Module) -> None:
+        """Give a module the average in place of its current weights, or give these back.
+
+        The average itself stays as it is. Lightning's exchange would round it to the precision of
+        the module.
+
+        Args:
+            module: The current module.
+        """
+        tensors = _tensors(module)
+        if self._current:
+            _copy(self._current, tensors)
+            self._current = {}
+        else:
+            self._current = {name: tensor.clone() for name, tensor in tensors.items()}
+            _copy(_tensors(self.module), tensors)
+
+    def undo_exchange(self, module: nn.Module) -> None:
+        """Give a module its current weights back, if it has the average.
+
+        Args:
+            module: The current module.
+        """
+        if self._current:
+            self.exchange(module)
 
 
 def average_exactly(trainer: pl.Trainer) -> None:
-    """Let callbacks of a trainer average only what has a mean, in the precision of the trainer.
+    """Let callbacks of a trainer average by `ExactAverage`, in the precision of the trainer.
 
-    In a precision of 64 bits, weights that take turns with an average of 32 bits would be rounded.
+    In a precision of 64 bits, an average of 32 bits would be rounded.
 
     Args:
         trainer: Trainer whose callbacks have been set up for training.
@@ -61,17 +96,49 @@ def average_exactly(trainer: pl.Trainer) -> None:
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     for callback in callbacks:
         if isinstance(callback, WeightAveraging) and type(callback._average_model) is AveragedModel:
-            callback._average_model = ExactAverage(callback._average_model)
+            average = ExactAverage(callback._average_model)
             if trainer.precision == "64-true":
-                callback._average_model.double()
+                average.double()
+            vars(callback).update(
+                _average_model=average,
+                _swap_models=average.exchange,
+                on_exception=partial(_after_failure, callback, average),
+            )
 
 
-def _mean_of(mean: _Mean, averaged: Tensor, current: Tensor, n_averaged: Tensor | int) -> Tensor:
-    """Return the new average of a tensor; the current one if it holds integers or booleans."""
-    return mean(averaged, current, n_averaged) if averaged.is_floating_point() else current
+def _after_failure(
+    callback: WeightAveraging,
+    average: ExactAverage,
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    exception: BaseException,
+) -> None:
+    """Give a module its current weights if an evaluation failed, before a checkpoint is saved."""
+    average.undo_exchange(module)
+    type(callback).on_exception(callback, trainer, module, exception)
 
 
-def _unlearned(module: nn.Module) -> list[str]:
-    """Return the names of buffers that hold integers or booleans, or that checkpoints omit."""
-    learned = module.state_dict().keys()
-    return [name for name, one in module.named_buffers() if name not in learned or not one.is_floating_point()]
+def _average_each(mean: _Mean, averaged: list[Tensor], current: list[Tensor], n_averaged: Tensor | int) -> None:
+    """Update averages one by one."""
+    for tensor, latest in zip(averaged, current, strict=True):
+        tensor.copy_(mean(tensor, latest, n_averaged))
+
+
+def _averaged_names(module: nn.Module, *, with_statistics: bool) -> list[str]:
+    """Return the names of parameters, and of the running statistics of layers if wanted."""
+    tensors: dict[str, Tensor] = dict(module.named_parameters())
+    for prefix, part in module.named_modules():
+        if with_statistics and isinstance(part, _NormBase):
+            tensors.update(part.named_buffers(prefix, recurse=False))
+    return [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a module by their names."""
+    return dict(chain(module.named_parameters(), module.named_buffers()))
+
+
+def _copy(values: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
+    """Copy values to the tensors of the same names."""
+    for name, value in values.items():
+        tensors[name].copy_(value)

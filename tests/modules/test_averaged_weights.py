@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback, Checkpoint, EMAWeightAveraging, WeightAveraging
-from torch import distributed, multiprocessing, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
+from gymnasium import spaces
+from pytorch_lightning.callbacks import Callback, Checkpoint, EMAWeightAveraging, OnExceptionCheckpoint, WeightAveraging
+from torch import Tensor, distributed, multiprocessing, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
-from maze_pl.modules import A2C
+from maze_pl.core.spec import Spec, StepSpec
+from maze_pl.modules import A2C, DQN
 from maze_pl.modules.averaged_weights import ExactAverage
 from maze_pl.schedules import Linear
 from maze_pl.system.ranks import gather_objects
+from tests.faults.moments import FailAt
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`"),
@@ -119,25 +122,37 @@ def test_weights_and_running_statistics_are_averaged_and_counts_and_constants_ar
         exact.update_parameters(current)
         reference.update_parameters(current)
     states = [one.module.state_dict() for one in (exact, reference)]
-    averaged = [name for name, one in current.state_dict().items() if one.is_floating_point()]
+    averaged = [f"layers.{name}" for name, one in current.layers.state_dict().items() if one.is_floating_point()]
     assert all(torch.equal(*(state[name] for state in states)) for name in averaged)
-    assert len(averaged) == 7
+    assert len(averaged) == 6
     assert not torch.equal(exact.module.layers[0].weight, current.layers[0].weight)
-    assert torch.equal(exact.module.scale, current.scale) is not options["use_buffers"]
-    for name in ("n_updates", "levels", "factor", "layers.1.num_batches_tracked"):
+    means = [one.layers[1].running_mean for one in (exact.module, current)]
+    assert torch.equal(*means) is not options["use_buffers"]
+    for name in ("n_updates", "scale", "levels", "factor", "layers.1.num_batches_tracked"):
         assert torch.equal(exact.module.get_buffer(name), current.get_buffer(name)), name
     assert exact.state_dict().keys() == reference.state_dict().keys()
     assert exact.n_averaged == 3
 
 
-def test_booleans_are_copied_to_an_average_of_equal_weights() -> None:
-    current = nn.Module()
+@pytest.mark.parametrize("options", [{}, {"multi_avg_fn": get_swa_multi_avg_fn()}], ids=["equal", "lists"])
+def test_booleans_are_copied_to_an_average_of_equal_weights(options: Any) -> None:
+    current = nn.Linear(1, 1)
     current.mask = nn.Buffer(torch.tensor([True, False]))
-    average = ExactAverage(AveragedModel(current, use_buffers=True))
+    average = ExactAverage(AveragedModel(current, use_buffers=True, **options))
     for _ in range(3):
         current.mask.logical_not_()
         average.update_parameters(current)
         assert torch.equal(average.module.mask, current.mask)
+
+
+def test_exploration_that_follows_a_schedule_does_not_lag_behind() -> None:
+    step = StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (2,))}), spaces.Dict({"action": spaces.Discrete(2)}))
+    current = DQN(spec=Spec({0: step}))
+    average = ExactAverage(AveragedModel(current, avg_fn=get_ema_avg_fn(0.999), use_buffers=True))
+    for epsilon in (1.0, 0.05):
+        current.policy.set_exploration(epsilon)
+        average.update_parameters(current)
+    assert average.module.policy.exploration == current.policy.exploration == torch.tensor(0.05)
 
 
 def average_on_a_rank(rank: int, folder: str) -> None:
@@ -193,3 +208,68 @@ def test_a_run_in_64_bits_with_a_scheduled_option_is_resumed_bit_for_bit(kit: Si
     weights = [value for value in expected["current_model_state"].values() if value.is_floating_point()]
     assert all((value != value.float()).any() for value in weights), "evaluations do not round weights to 32 bits"
     assert whole.state_dict().keys() == resumed.state_dict().keys()
+
+
+class Followed(Callback):
+    """Averages the same weights by hand, and keeps the last ones."""
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self.average: dict[str, Tensor] = {}
+        self.current: dict[str, Tensor] = {}
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        self.current = {name: weight.detach().clone() for name, weight in pl_module.named_parameters()}
+        for name, weight in self.current.items():
+            former = self.average.get(name, weight.float())
+            self.average[name] = self.decay * former + (1 - self.decay) * weight.float()
+
+
+def test_evaluations_do_not_round_the_average_to_the_precision_of_the_networks(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    followed = Followed(decay=0.99)
+    callbacks = [EMAWeightAveraging(decay=0.99), followed, Last(tmp_path / "last.ckpt")]
+    module = A2C(actor_critic=kit.make_actor_critic(), lr=0.1)
+    kit.fit(module, epochs=5, length=1, precision="bf16-true", enable_checkpointing=True, callbacks=callbacks)
+    saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert {one.dtype for one in followed.current.values()} == {torch.bfloat16}
+    for name, weight in followed.average.items():
+        assert torch.allclose(saved["state_dict"][name], weight, rtol=1e-6), name
+        assert torch.equal(saved["current_model_state"][name], followed.current[name]), name
+
+
+class Telling(EMAWeightAveraging):
+    """Notes failures."""
+
+    failures = 0
+
+    def on_exception(self, *args: Any) -> None:
+        self.failures += 1
+
+
+class FailInEvaluation(Callback):
+    """Raises an error while the average is evaluated."""
+
+    def on_validation_batch_start(self, *args: Any) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.filterwarnings("ignore:.*ckpt_path=")
+@pytest.mark.parametrize("failing", [FailInEvaluation(), FailAt("validation_end")])
+def test_an_evaluation_that_fails_leaves_the_current_weights_and_the_average_in_their_places(
+    kit: SimpleNamespace, tmp_path: Path, failing: Callback
+) -> None:
+    followed, averaging = Followed(decay=0.9), Telling(decay=0.9)
+    callbacks = [failing, averaging, followed, OnExceptionCheckpoint(tmp_path)]
+    module = A2C(actor_critic=kit.make_actor_critic(), lr=0.1)
+    with pytest.raises(ZeroDivisionError):
+        kit.fit(module, enable_checkpointing=True, callbacks=callbacks)
+    saved = torch.load(tmp_path / "on_exception.ckpt", weights_only=True)
+    weights = dict(module.named_parameters())
+    for name, weight in followed.current.items():
+        assert torch.equal(weights[name], weight), name
+        assert torch.equal(saved["current_model_state"][name], weight), name
+        assert torch.allclose(saved["state_dict"][name], followed.average[name]), name
+    assert not torch.equal(saved["state_dict"][name], weight)
+    assert averaging.failures == 1
