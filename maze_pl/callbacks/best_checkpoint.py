@@ -8,12 +8,17 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.epoch_table import say
-from maze_pl.callbacks.last_checkpoint import checkpoint_folder, keep_first, keep_last
+from maze_pl.callbacks.last_checkpoint import (
+    checkpoint_folder,
+    is_within_epoch,
+    keep_first,
+    keep_last,
+)
 from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.checkpoint import callback_state
 from maze_pl.core.run_starts import is_first_fit
 from maze_pl.events.display import format_value
-from maze_pl.modules.published_values import awaits_episodes
+from maze_pl.modules.published_values import awaits_training, current_metrics, is_of_training
 from maze_pl.runs.checkpoint import read_checkpoint, write_checkpoint
 
 
@@ -30,7 +35,8 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
 
     Args:
         monitor: Value to compare after each evaluation: `eval/return`, `eval/kpi/<name>`, or any
-            other logged value.
+            other logged value. Columns of training (`train_...`) are compared at the end of an
+            epoch with an evaluation.
         mode: Whether higher (`max`) or lower (`min`) is better.
         dirpath: Folder; None means `checkpoints` in the run directory.
     """
@@ -50,11 +56,11 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         if self.dirpath != self._folder:  # it was set since then
             self._given_dirpath = self.dirpath
         self.dirpath = self._folder = checkpoint_folder(trainer, stage, self._given_dirpath)
+        self._evaluated = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Forget an earlier run; read the score to beat from `best.ckpt` of a resumed one; all ranks must call it."""
         super().on_train_start(trainer, pl_module)
-        self._evaluated = False
         is_resumed = trainer.ckpt_path is not None
         if is_resumed or is_first_fit(trainer):  # otherwise, the same trainer trains on
             self._start_run(trainer, is_resumed=is_resumed)
@@ -80,30 +86,42 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
             self.best_model_path = self.kth_best_model_path = str(path)
             self.best_model_score = self.current_score = self.kth_value = score
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the score, and whether an evaluation awaits the end of its epoch."""
+        return {**super().state_dict(), "evaluated": self._evaluated}
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Ignore the state in the resumed checkpoint: `best.ckpt` itself holds its score."""
+        """Restore whether there is a score to compare, but not the best one, which `best.ckpt` itself holds."""
+        self._evaluated = state_dict.get("evaluated", False)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin an epoch without an evaluation."""
+        self._evaluated = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Note that there is a score to compare; compare at once if the epoch continues."""
+        """Note that there is a score; compare it at once if the epoch continues, unless it is of training."""
         self._evaluated = not trainer.sanity_checking
-        if trainer.state.fn == "fit" and not trainer.is_last_batch:
+        is_due = not trainer.is_last_batch and not is_of_training(str(self.monitor))
+        if trainer.state.fn == "fit" and is_due:
             self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Write the checkpoint if the evaluation of this epoch is the best."""
-        if self._evaluated and awaits_episodes(str(self.monitor), trainer.callback_metrics):
+        if is_of_training(str(self.monitor)) and is_within_epoch(trainer):
+            return  # a resumed run finishes the epoch
+        metrics = current_metrics(trainer)
+        if self._evaluated and awaits_training(trainer, str(self.monitor)):
             reason = f"no training episode has ended in this epoch, which has no {self.monitor}"
             say(trainer, f"{reason}: best.ckpt stays as it is; longer epochs have more episodes")
         elif self._evaluated:
-            if self.monitor not in trainer.callback_metrics:
+            if self.monitor not in metrics:
                 keep_last(trainer)
                 is_known = self.best_model_score is not None
-                metrics = trainer.callback_metrics
                 raise unknown_value(self, str(self.monitor), metrics, has_been_known=is_known)
             known = self.best_model_score
             super().on_train_epoch_end(trainer, pl_module)
             self._n_evaluations += 1
-            self._has_differed |= known is not None and bool(trainer.callback_metrics[str(self.monitor)] != known)
+            self._has_differed |= known is not None and bool(metrics[str(self.monitor)] != known)
         self._evaluated = False
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -7,9 +7,10 @@ import pytorch_lightning as pl
 from pytorch_lightning import callbacks
 
 from maze_pl.callbacks.best_checkpoint import BestCheckpoint
+from maze_pl.callbacks.last_checkpoint import is_within_epoch
 from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.run_starts import is_first_fit
-from maze_pl.modules.published_values import awaits_episodes
+from maze_pl.modules.published_values import awaits_training, current_metrics, is_of_training
 
 _Mode = Literal["max", "min"]
 _ENDLESS: Final = sys.maxsize
@@ -25,8 +26,9 @@ class EarlyStopping(callbacks.EarlyStopping):
         patience: Number of consecutive evaluations without improvement that ends training; 0 never
             ends it.
         monitor: Value that should improve: `eval/return`, `eval/kpi/<name>`, or any other logged
-            value. None follows the `BestCheckpoint` of the same Trainer, or means `eval/return`
-            without one.
+            value. Columns of training (`train_...`) are compared at the end of an epoch with an
+            evaluation. None follows the `BestCheckpoint` of the same Trainer, or means
+            `eval/return` without one.
         mode: Whether higher (`max`, also if None) or lower (`min`) is better; needs `monitor`.
         min_delta: The smallest change that counts as an improvement.
 
@@ -48,7 +50,7 @@ class EarlyStopping(callbacks.EarlyStopping):
         self.follows_best = monitor is None
         super().__init__(monitor or "eval/return", min_delta, patience or _ENDLESS, mode=mode or "max")
         self._problem: ValueError | None = None
-        self._evaluated = False
+        self._evaluated = self._is_evaluated_each_epoch = False
 
     def _forget(self) -> None:
         """Begin without earlier evaluations; what users have set stays."""
@@ -75,7 +77,8 @@ class EarlyStopping(callbacks.EarlyStopping):
             for callback in trainer.checkpoint_callbacks:
                 if isinstance(callback, BestCheckpoint):
                     self._follow(callback)
-        self._check_on_train_epoch_end = _is_evaluated_once_an_epoch(trainer)
+        self._is_evaluated_each_epoch = _is_evaluated_once_an_epoch(trainer)
+        self._check_on_train_epoch_end = self._is_evaluated_each_epoch or is_of_training(self.monitor)
         super().setup(trainer, pl_module, stage)
 
     def _follow(self, best: BestCheckpoint) -> None:
@@ -89,9 +92,16 @@ class EarlyStopping(callbacks.EarlyStopping):
         if trainer.ckpt_path is not None and self.wait_count >= self.patience:
             trainer.should_stop = True
 
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin an epoch without an evaluation."""
+        self._evaluated = False
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Check for improvement, unless no evaluation has taken place that could give the value."""
-        if self.monitor in trainer.callback_metrics or self._evaluated:
+        if is_of_training(self.monitor) and is_within_epoch(trainer):
+            return  # a resumed run finishes the epoch
+        is_known = self._is_evaluated_each_epoch and self.monitor in current_metrics(trainer)
+        if self._evaluated or is_known:
             super().on_train_epoch_end(trainer, pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -100,11 +110,11 @@ class EarlyStopping(callbacks.EarlyStopping):
         self._evaluated = self._evaluated or not trainer.sanity_checking
 
     def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
-        if self.monitor in trainer.callback_metrics:
+        metrics = current_metrics(trainer)
+        if self.monitor in metrics:
             super()._run_early_stopping_check(trainer)
-        elif not awaits_episodes(self.monitor, trainer.callback_metrics):
+        elif not awaits_training(trainer, self.monitor):
             is_known = bool(self.best_score.isfinite())
-            metrics = trainer.callback_metrics
             self._problem = unknown_value(self, self.monitor, metrics, has_been_known=is_known)
             trainer.should_stop = True  # after the last checkpoint
 
@@ -113,8 +123,13 @@ class EarlyStopping(callbacks.EarlyStopping):
         if self._problem is not None:
             raise self._problem
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the count, and whether the current epoch has an evaluation."""
+        return {**super().state_dict(), "evaluated": self._evaluated}
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the count; the patience comes from this run's configuration."""
+        self._evaluated = state_dict.get("evaluated", False)
         super().load_state_dict({**state_dict, "patience": self.patience})
 
 

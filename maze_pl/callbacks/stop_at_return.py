@@ -9,7 +9,7 @@ from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from maze_pl.callbacks.monitor_errors import unknown_value
 from maze_pl.core.run_starts import is_first_fit
-from maze_pl.modules.published_values import awaits_episodes
+from maze_pl.modules.published_values import awaits_training, current_metrics, is_of_training
 
 
 class StopAtReturn(callbacks.Callback):
@@ -19,7 +19,8 @@ class StopAtReturn(callbacks.Callback):
 
     Args:
         threshold: The value to reach; None never ends training.
-        monitor: Name of the value that must reach it.
+        monitor: Name of the value that must reach it. Columns of training (`train_...`) are compared
+            at the end of an epoch with an evaluation.
 
     Attributes:
         best: The highest value so far.
@@ -33,6 +34,7 @@ class StopAtReturn(callbacks.Callback):
         """Begin without earlier evaluations."""
         self.best = -torch.inf
         self._problem: ValueError | None = None
+        self._evaluated = False
 
     @property
     def missed(self) -> bool:
@@ -56,15 +58,30 @@ class StopAtReturn(callbacks.Callback):
         if trainer.ckpt_path is not None and self.threshold is not None and not self.missed:
             trainer.should_stop = True
 
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin an epoch without an evaluation."""
+        self._evaluated = False
+
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare the result of the evaluation with the threshold."""
         if trainer.sanity_checking:
             return
-        self.take(trainer)
+        self._evaluated = True
+        if not is_of_training(self.monitor):
+            self._compare(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare a value of training with the threshold, if there was an evaluation."""
+        if self._evaluated and is_of_training(self.monitor):
+            self._compare(trainer)
+
+    def _compare(self, trainer: pl.Trainer) -> None:
+        metrics = current_metrics(trainer)
+        if self.monitor in metrics:
+            self.best = max(self.best, float(metrics[self.monitor]))
         if self.threshold is None:
             return
-        metrics = trainer.callback_metrics
-        if self.monitor not in metrics and not awaits_episodes(self.monitor, metrics):
+        if self.monitor not in metrics and not awaits_training(trainer, self.monitor):
             is_known = self.best > -torch.inf
             self._problem = unknown_value(self, self.monitor, metrics, has_been_known=is_known)
         trainer.should_stop = trainer.should_stop or not self.missed or self._problem is not None
@@ -80,10 +97,9 @@ class StopAtReturn(callbacks.Callback):
             trainer.callback_metrics[self.state_key] = torch.tensor(self.best, dtype=torch.float64)
 
     def take(self, trainer: pl.Trainer) -> None:
-        """Update `best` from the last evaluation; the parent of spawned ranks calls it at the end."""
-        for name in (self.monitor, self.state_key):
-            if name in trainer.callback_metrics:
-                self.best = max(self.best, float(trainer.callback_metrics[name]))
+        """Update `best` from spawned ranks, whose parent calls it at the end."""
+        if self.state_key in trainer.callback_metrics:
+            self.best = max(self.best, float(trainer.callback_metrics[self.state_key]))
 
     @property
     def state_key(self) -> str:
@@ -91,9 +107,10 @@ class StopAtReturn(callbacks.Callback):
         return self._generate_state_key(monitor=self.monitor)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best value so far."""
-        return {"best": self.best}
+        """Return the best value so far, and whether the current epoch has an evaluation."""
+        return {"best": self.best, "evaluated": self._evaluated}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best value so far."""
         self.best = state_dict["best"]
+        self._evaluated = state_dict.get("evaluated", False)

@@ -63,7 +63,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "target_entropy": "entropy towards which the entropy coefficient is adapted",
     "target_entropy_multiplier": "multiplier of the target entropies; follows a schedule",
     "tau": "fraction by which target networks move; follows a schedule",
-    "time_epoch": "seconds of the whole epoch, without the evaluation after it",
+    "time_epoch": "seconds of the whole epoch, without an evaluation after its last batch",
     "time_rollout": "seconds to get a batch, averaged over batches",
     "time_update": "seconds to learn from a batch, averaged over batches",
     "update_ratio": "L2 norm of an update relative to that of the parameters",

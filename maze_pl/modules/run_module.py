@@ -31,13 +31,12 @@ from maze_pl.modules.half_precision import keep_batches_exact
 from maze_pl.modules.hooks import AlgorithmHooks
 from maze_pl.modules.optimization.recorded_values import RecordedValue
 from maze_pl.modules.overridden_hooks import ExtendedHooks, refuse_uncalled_hooks
-from maze_pl.modules.published_values import PublishedValues
+from maze_pl.modules.published_values import PublishedValues, PublishesValues
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.restored_modes import RestoredModes
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
-from maze_pl.schedules import Coefficient
-from maze_pl.schedules.coefficient import Check
+from maze_pl.schedules.coefficient import Check, Coefficient
 from maze_pl.system.global_generators import seed_global_generators
 from maze_pl.system.memory import keep_freed_memory
 from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, world_size
@@ -49,6 +48,7 @@ class RunModule(
     RestoredModes,
     HasCoefficients,
     EnvStepCount,
+    PublishesValues,
     pl.LightningModule,
     AlgorithmHooks,
     ActsOnObservations,
@@ -72,7 +72,7 @@ class RunModule(
         self.epoch_statistics: dict[str, dict[str, Value]] = {}
         self.epoch_plots: dict[str, dict[str, Any]] = {}
         self._statistics = RunStatistics()
-        self._published = PublishedValues()
+        self.published = PublishedValues()
         self._learned_type = learned_type(type(self))
         self._coefficients = Coefficients(self)
         self._schedulers = Schedulers(self)
@@ -143,6 +143,7 @@ class RunModule(
                 trainer.fit_loop.epoch_loop.max_steps = -1  # a batch takes several steps
             self.check_data_module(getattr(trainer, "datamodule", None))
             self._statistics.discard_unfinished()
+            self.published = PublishedValues()
             self.epoch_statistics, self.epoch_plots = {}, {}
 
     # ----------------------------------------------------------------------------------------------- schedules
@@ -316,16 +317,15 @@ class RunModule(
 
     def _publish(self, tables: dict[str, SourceStatistics], **options: Any) -> None:
         """Pass statistics to loggers and callbacks; `options` are those of `log_dict`."""
-        self._published.withdraw(tables, self.trainer.callback_metrics)
+        self.published.begin(tables, self.trainer.current_epoch)
         self._schedulers.forget(tables)
         for source, table in tables.items():
             self.epoch_statistics[source], self.epoch_plots[source] = table.values, table.plots
-            scalars = table.scalars(source)
+            scalars = self.published.add(source, table, self.trainer.callback_metrics)
             for logger in self.loggers:
                 logger.log_metrics(scalars, step=self.env_steps)
                 logger.save()
             self.log_dict(table.short_values(source), logger=False, sync_dist=True, **options)
-            self._published.add(source, table, self.trainer.callback_metrics)
 
     # --------------------------------------------------------------------------------------------- checkpoints
 

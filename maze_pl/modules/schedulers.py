@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from maze_pl.core.monitored_kpi import monitored_kpi, sources_of
 from maze_pl.core.training_data import DeclaresKpis, DeclaresKpisOfEvaluators
-from maze_pl.modules.published_values import awaits_episodes
+from maze_pl.modules.published_values import PublishedValues, PublishesValues
 
 _HOOK = "configure_optimizers"
 
@@ -208,12 +208,12 @@ class Schedulers:
 
     def _monitored(self, config: LRSchedulerConfig) -> Any:
         """Return the value that a scheduler monitors; None if it is missing but not required now."""
-        name, metrics = str(config.monitor), self._module.trainer.callback_metrics
+        name, metrics = str(config.monitor), self._latest()
         if name in metrics:
             return metrics[name]
         if name in self._restored:
             return self._restored[name]
-        if awaits_episodes(name, metrics):
+        if self._published().awaits(name, metrics):
             return None
         known = ", ".join(sorted(metric for metric in metrics if "_" not in metric.partition("/")[0])) or "none"
         kind = type(config.scheduler).__name__
@@ -222,6 +222,15 @@ class Schedulers:
             raise ValueError(f"{message}: monitor one of these, or evaluate before it is stepped")
         rank_zero_warn(f"{message}: the learning rate stays as it is")
         return None
+
+    def _published(self) -> PublishedValues:
+        module: object = self._module
+        assert isinstance(module, PublishesValues)  # all algorithms do
+        return module.published
+
+    def _latest(self) -> dict[str, Any]:
+        """Return the metrics of the latest epoch and evaluation."""
+        return self._published().latest(self._module.trainer.callback_metrics)
 
     # ---------------------------------------------------------------------------------------------------- checkpoints
 
@@ -247,7 +256,7 @@ class Schedulers:
         elif self._in_batch:
             for index, state in enumerate(states):
                 self._give_back(index, state["param_groups"])
-        known: dict[str, Any] = {**self._restored, **trainer.callback_metrics}
+        known: dict[str, Any] = {**self._restored, **self._latest()}
         names = {str(config.monitor) for config in self._configs if config.reduce_on_plateau}
         return {name: float(known[name]) for name in names if name in known}
 
@@ -259,9 +268,9 @@ class Schedulers:
         if not is_open or self._finished_epoch == trainer.current_epoch:
             return False
         due = self._due("epoch", trainer.current_epoch + 1, by_value=True)
-        metrics = trainer.callback_metrics
+        metrics = self._latest()
         names = [str(config.monitor) for config in due]
-        return all(name in metrics or awaits_episodes(name, metrics) for name in names)
+        return all(name in metrics or self._published().awaits(name, metrics) for name in names)
 
     def _update_states(self, checkpoint: dict[str, Any]) -> None:
         """Replace the states of optimisers and schedulers in a checkpoint, unless it has none."""

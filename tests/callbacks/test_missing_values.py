@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning import callbacks as of_lightning
 
 from maze_pl.callbacks import BestCheckpoint, EarlyStopping, EpochTable, LastCheckpoint, StopAtReturn
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator
@@ -48,6 +49,16 @@ class Omit(pl.Callback):
         Length.is_given = trainer.current_epoch < 2
 
 
+class Returns(pl.Callback):
+    """The mean return of the episodes of each epoch."""
+
+    def __init__(self) -> None:
+        self.means: list[float] = []
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.means.append(float(trainer.callback_metrics["train/return"]))
+
+
 class OnPlateau(PPO):
     """Lowers its learning rate where a value stands still."""
 
@@ -69,21 +80,24 @@ def fit(
     n_steps: int = 5,
     module: type[PPO] = PPO,
     max_epochs: int = 4,
+    ckpt_path: Path | None = None,
+    epoch_length: int = 1,
     **options: Any,
 ) -> pl.Trainer:
-    """Train for epochs of 10 steps of each environment."""
+    """Train for epochs of batches of 10 steps of each environment; `options` are those of the trainer."""
     pl.seed_everything(0, verbose=False)
     data = RolloutDataModule(
         lambda: make_env(n_steps),
         n_envs=2,
         n_rollout_steps=10,
-        epoch_length=1,
+        epoch_length=epoch_length,
         seed=1,
         evaluators={"eval": RolloutEvaluator(2)},
     )
     given = {"callbacks": callbacks, "enable_checkpointing": True, "is_evaluated": True, "max_epochs": max_epochs}
-    trainer = make_trainer(folder, **given)
-    trainer.fit(module(spec=data.spec, batch_size=20, n_optimization_epochs=1, capture="off"), data, **options)
+    trainer = make_trainer(folder, **given, **options)
+    learner = module(spec=data.spec, batch_size=20, n_optimization_epochs=1, capture="off")
+    trainer.fit(learner, data, ckpt_path=ckpt_path)
     return trainer
 
 
@@ -117,10 +131,20 @@ def test_so_does_a_resumed_run(tmp_path: Path) -> None:
     assert epochs_of(tmp_path) == 3
 
 
+@pytest.mark.parametrize("monitor", [KPI, "train/kpi/length"])
+@pytest.mark.parametrize("kind", ["ModelCheckpoint", "EarlyStopping"])
+def test_callbacks_of_lightning_see_the_earlier_value(monitor: str, kind: str, tmp_path: Path) -> None:
+    checkpoint = of_lightning.ModelCheckpoint(tmp_path, monitor=monitor)
+    stop = of_lightning.EarlyStopping(monitor, patience=9)
+    trainer = fit(tmp_path, [Omit(), checkpoint if kind == "ModelCheckpoint" else stop])
+    assert trainer.current_epoch == 4
+    assert trainer.callback_metrics[monitor] == 5.0
+
+
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_schedulers_refuse_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_resumed: bool) -> None:
     monkeypatch.setattr(OnPlateau, "monitor", KPI)
-    options = {}
+    options: dict[str, Any] = {}
     if is_resumed:
         fit(tmp_path, [Omit(), LastCheckpoint()], module=OnPlateau, max_epochs=2)
         options["ckpt_path"] = tmp_path / "checkpoints" / "last.ckpt"
@@ -143,6 +167,25 @@ def test_epochs_in_which_no_training_episode_ends_are_skipped(
     assert output.count(f"no training episode has ended in this epoch, which has no {OF_TRAINING}: best.ckpt") == 3
     counts = re.findall(r"train BaseEnvEvents +reward +episode_count *\| +(\d)", output)
     assert counts == ["0", "0", "2", "0"]
+
+
+@pytest.mark.parametrize("interval", [2, 3], ids=["also at the end", "only within"])
+def test_values_of_training_are_compared_at_the_end_of_epochs_with_evaluations(tmp_path: Path, interval: int) -> None:
+    options: dict[str, Any] = {"epoch_length": 4, "val_check_interval": interval}
+
+    def train(folder: str, **limits: Any) -> tuple[list[float], Any]:
+        returns, name = Returns(), "train/return"
+        early, threshold = EarlyStopping(9, name, min_delta=1e6), StopAtReturn(0.0, name)
+        best = BestCheckpoint(name)
+        fit(tmp_path / folder, [returns, early, threshold, best, LastCheckpoint()], **options, **limits)
+        return returns.means, (best.best_model_score, threshold.best, early.wait_count)
+
+    means, compared = train("whole", max_epochs=3)
+    assert compared == (max(means), max(means), 2)
+    _, in_between = train("resumed", max_epochs=3, max_steps=interval + 4)  # after an evaluation in the second epoch
+    assert in_between == (means[0], means[0], 0)
+    resumed, again = train("resumed", max_epochs=3, ckpt_path=tmp_path / "resumed" / "checkpoints" / "last.ckpt")
+    assert (resumed, again) == (means[1:], compared)
 
 
 @pytest.mark.parametrize(("n_steps", "is_refused"), [(25, False), (5, True)])
