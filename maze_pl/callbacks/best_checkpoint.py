@@ -91,8 +91,8 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         return {**super().state_dict(), "evaluated": self._evaluated}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore whether there is a score to compare, but not the best one, which `best.ckpt` itself holds."""
-        self._evaluated = state_dict.get("evaluated", False)
+        """Restore whether a score of training is to be compared; `best.ckpt` itself holds the best one."""
+        self._evaluated = is_of_training(str(self.monitor)) and state_dict.get("evaluated", False)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin an epoch without an evaluation."""

@@ -129,7 +129,7 @@ class EarlyStopping(callbacks.EarlyStopping):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the count; the patience comes from this run's configuration."""
-        self._evaluated = state_dict.get("evaluated", False)
+        self._evaluated = is_of_training(self.monitor) and state_dict.get("evaluated", False)
         super().load_state_dict({**state_dict, "patience": self.patience})
 
 
