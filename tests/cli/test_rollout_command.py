@@ -430,7 +430,7 @@ def test_a_run_whose_environment_is_replaced_by_one_with_other_spaces_is_refused
         ([*CART_POLE, "--n_episodes", "0"], ["episodes=0 must be at least 1"]),
         ([*CART_POLE, "--n_episodes", "x"], ["n_episodes", "expected int"]),
         ([*CART_POLE, "--max_steps", "-1"], ["max_steps=-1 must be at least 0"]),
-        ([*CART_POLE, "--n_episode", "1"], ["did you mean n_episodes"]),
+        ([*CART_POLE, "--n_episode", "1"], ["did you mean --n_episodes"]),
         ([*CART_POLE, "--policy", "randm"], ["no policy 'randm'", "random, heuristic"]),
         ([*CART_POLE, "--policy", "maze_pl.agents.Nobody"], ["maze_pl.agents has nothing named Nobody"]),
         ([*CART_POLE, "--policy", "policy/nobody"], ["policy/nobody"]),
