@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -20,7 +20,13 @@ class PlainHyperparameters:
     """Keeps other objects than plain values out of `hparams`, also if subclasses save their arguments.
 
     An argument that is such an object keeps the text or the value that was saved for it before.
+
+    Attributes:
+        make_again: Makes the algorithm with untrained networks for another `spec`, by the configuration of its run;
+            None if it was not loaded from one.
     """
+
+    make_again: Callable[..., Any] | None = None
 
     def save_hyperparameters(
         self,

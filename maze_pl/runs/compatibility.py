@@ -94,11 +94,18 @@ def require_equal(there: dict[str, str], here: dict[str, str], problem: str, par
         problem: Beginning of the message.
         parts: The parts of the other run that would fit.
     """
+    difference = _difference(there, here)
+    if difference is not None:
+        raise ConfigurationError(f"{problem}: {difference}; use its {parts}")
+
+
+def _difference(there: dict[str, str], here: dict[str, str]) -> str | None:
+    """Return the first part whose descriptions differ, with both; None if there is none."""
     for name in {**there, **here}:
         other, current = there.get(name, "missing"), here.get(name, "missing")
         if other != current:
-            difference = f"{name} is {other} there and {current} here"
-            raise ConfigurationError(f"{problem}: {difference}; use its {parts}")
+            return f"{name} is {other} there and {current} here"
+    return None
 
 
 def require_same_spaces(there: dict[str, Any], here: dict[str, Any], agent: str) -> None:
@@ -114,6 +121,16 @@ def require_same_spaces(there: dict[str, Any], here: dict[str, Any], agent: str)
     """
     problem = f"{agent} was trained with other spaces"
     require_equal(_spaces(there), _spaces(here), problem, "environment and wrappers")
+
+
+def different_spaces(there: dict[str, Any], here: dict[str, Any]) -> str | None:
+    """Return the first difference in types, shapes or numbers of values between spaces; None without one.
+
+    Args:
+        there: `Spec.to_dict()` of an agent.
+        here: `Spec.to_dict()` of an environment.
+    """
+    return _difference(_spaces(there), _spaces(here))
 
 
 def require_same_names(

@@ -9,6 +9,7 @@ without `trust` if they are part of maze_pl, gymnasium, torch.nn or torch.optim;
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,7 +59,9 @@ def load(path: str | Path, *, trust: bool = False, objects: Mapping[str, Any] | 
     config, entry = run_configuration(checkpoint, path), checkpoint_entry(checkpoint)
     if entry is None or "spec" not in entry:
         raise ConfigurationError(f"{path} has no agent: its module is not an AlgorithmModule")
-    module = _make(config["model"], AlgorithmModule, path, trust, objects, spec=Spec.from_dict(entry["spec"]))
+    make_again = partial(_make, config["model"], AlgorithmModule, path, trust, objects)
+    module = make_again(spec=Spec.from_dict(entry["spec"]))
+    module.make_again = make_again
     module.load_state_dict(checkpoint["state_dict"])
     module.env_steps = entry["env_steps"]  # in weights of earlier versions, that of a copy
     return cast("AlgorithmModule", module.eval())

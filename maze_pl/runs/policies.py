@@ -18,6 +18,7 @@ from maze_pl.envs.contract import name_of
 from maze_pl.runs.action_bounds import warn_of_policy_bounds
 from maze_pl.runs.bundle_policy import BundlePolicy
 from maze_pl.runs.compatibility import require_same_spaces
+from maze_pl.runs.other_sizes import described_sizes, in_sizes_of
 
 _TRUST_REMEDY: Final = "if you trust its origin, use --policy.trust true, or trust=True in Python"
 
@@ -42,6 +43,12 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
         policy = _with_class_path(policy, env)
     if isinstance(policy, type) or not isinstance(policy, Policy):
         policy = _made(policy, spec, env)
+    sized = in_sizes_of(policy, spec)
+    if sized is not policy:
+        from pytorch_lightning.utilities import rank_zero_info
+
+        rank_zero_info(described_sizes(policy, spec))
+        policy = sized
     if isinstance(policy, nn.Module):
         policy = getattr(policy, "policy", policy)  # of an algorithm
     if isinstance(policy, BundlePolicy):

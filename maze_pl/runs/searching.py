@@ -15,6 +15,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DeclaresDiscount
 from maze_pl.envs.wrappers.time_limit_wrapper import TimeLimitWrapper
 from maze_pl.runs.bundle_policy import BundlePolicy
+from maze_pl.runs.other_sizes import in_sizes_of
 from maze_pl.runs.policies import make_policy
 from maze_pl.search import SearchOptions, SearchPolicy
 from maze_pl.search.search_error import SearchError
@@ -106,6 +107,7 @@ def make_search_policy(
     if any(isinstance(one, BundlePolicy) and one.has_state for one in (policy, rule)):
         fault = "the bundle has a policy state (a recurrent network, or a stack of observations)"
         raise SearchError(f"{fault}: search keeps no policy states in its simulations")
+    agent = in_sizes_of(agent, spec)
     critic = getattr(getattr(agent, "networks", None), "critic", None)
     is_usable = isinstance(critic, StateCritic) and critic.kind != "delta" and not critic.recurrent
     return SearchPolicy(

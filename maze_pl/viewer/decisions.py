@@ -24,6 +24,7 @@ from maze_pl.distributions.probability_distribution import MaskableProbabilityDi
 from maze_pl.modules import AlgorithmModule
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.compatibility import require_same_spaces
+from maze_pl.runs.other_sizes import in_sizes_of
 from maze_pl.viewer.arrays import Array
 from maze_pl.viewer.densities import densities_of
 from maze_pl.viewer.episode import Decisions, HeadDecisions
@@ -47,6 +48,7 @@ def decisions_of(agent: Any, record: SpacesTrajectoryRecord, temperature: float 
     Raises:
         ConfigurationError: The episode has other spaces than the agent.
     """
+    agent = in_sizes_of(agent, record.spec)
     networks = agent.networks if isinstance(agent, AlgorithmModule) else agent
     policy = networks.policy if isinstance(networks, TorchActorCritic) else networks
     if isinstance(policy, TorchPolicy):

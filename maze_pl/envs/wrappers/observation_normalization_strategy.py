@@ -96,7 +96,9 @@ class ObservationNormalizationStrategy(ABC):
         for name, value in exact.items():
             sizes = zip(value.shape[::-1], shape[::-1], strict=False)  # as NumPy broadcasts
             if value.ndim > len(shape) or any(size not in (1, own) for size, own in sizes):
-                raise ValueError(f"statistic {name!r} has shape {value.shape}, which does not fit observations {shape}")
+                fault = f"statistic {name!r} has shape {value.shape}, which does not fit observations {shape}"
+                remedy = "statistics of all items together, as of axis: [0, 1], fit any number of them"
+                raise ValueError(f"{fault}; {remedy}")
             if not np.isfinite(single[name]).all():
                 raise ValueError(f"statistic {name!r} is not finite: {value}")
         self.check_stats(single)

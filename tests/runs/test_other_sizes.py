@@ -1,0 +1,155 @@
+"""Agents in environments with other numbers of items than in training."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import maze_pl
+from maze_pl.config.factories import Factory
+from maze_pl.config.search_path import ConfigurationError, find
+from maze_pl.core.checkpoint import add_to_checkpoint
+from maze_pl.core.spec import Spec
+from maze_pl.envs import GymMazeEnv
+from maze_pl.envs.vehicle_routing import vehicle_routing_factory
+from maze_pl.modules import PPO
+from maze_pl.perception import CustomModelComposer, ProbabilisticPolicyComposer
+from maze_pl.runs.other_sizes import in_sizes_of
+from maze_pl.runs.rollout import rollout
+from maze_pl.viewer.decisions import decisions_of
+
+
+def routing(max_customers: int, advised: bool = False) -> Any:
+    """Make instances of six customers, in observations and actions for more."""
+    return vehicle_routing_factory(["random(6, capacity=20)"], max_customers, advised=advised)
+
+
+def networks() -> dict[str, Any]:
+    """Return the configuration of pointer networks."""
+    path = find("model/vehicle_routing")
+    assert path is not None
+    node: dict[str, Any] = yaml.safe_load(path.read_text())
+    return node
+
+
+def save(path: Path, max_customers: int) -> Path:
+    """Write the checkpoint of an agent with random weights, and return its path."""
+    spec = Spec.of(routing(max_customers))
+    torch.manual_seed(1)
+    module = PPO(networks=Factory.of(networks())(), spec=spec)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))  # so that options differ clearly
+    checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
+    model = {"class_path": "maze_pl.modules.PPO", "init_args": {"networks": networks()}}
+    data = {"class_path": "maze_pl.datamodules.RolloutDataModule"}
+    config: Any = {"model": model, "data": data}
+    add_to_checkpoint(checkpoint, spec=spec.to_dict(), config=config, env_steps=512)
+    torch.save(checkpoint, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return an agent that was trained with room for ten customers."""
+    return maze_pl.load(save(tmp_path_factory.mktemp("agent") / "last.ckpt", 10))
+
+
+def test_the_same_weights_decide_equally_with_and_without_unused_options(agent: Any) -> None:
+    """An instance that fills its observations has the routes of the same instance with four empty places."""
+    played = {}
+    for size in (10, 6):
+        make: Any = partial(routing, size)
+        played[size] = rollout(make, agent, 8, seed=3, deterministic=True)
+    for padded, full in zip(played[10], played[6], strict=True):
+        assert padded.summary.env_steps == full.summary.env_steps > 6
+        assert padded.summary.reward == full.summary.reward
+        assert padded.spaces is not None and full.spaces is not None
+        np.testing.assert_array_equal(padded.spaces.action[0]["option"], full.spaces.action[0]["option"])
+
+
+def test_the_policy_of_other_sizes_has_the_probabilities_of_the_trained_one(agent: Any) -> None:
+    (played,) = rollout(lambda: routing(6), agent, 1, seed=5)
+    (padded,) = rollout(lambda: routing(10), agent, 1, seed=5)
+    assert played.spaces is not None and padded.spaces is not None
+    there, here = decisions_of(agent, padded.spaces), decisions_of(agent, played.spaces)
+    assert there is not None and here is not None and there.value is not None and here.value is not None
+    # the same start; later acts are sampled by other numbers of options
+    of_ten, of_six = there.heads[0]["option"].probabilities, here.heads[0]["option"].probabilities
+    assert of_ten is not None and of_six is not None
+    np.testing.assert_allclose(of_ten[0, :7], of_six[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(there.value[0], here.value[0], rtol=1e-4)
+
+
+def test_an_agent_in_its_own_sizes_stays_the_same_object(agent: Any) -> None:
+    assert in_sizes_of(agent, Spec.of(routing(10))) is agent
+    assert in_sizes_of(agent.policy, Spec.of(routing(6))) is agent.policy
+
+
+def test_further_training_counts(agent: Any, tmp_path: Path) -> None:
+    """The returned agent has the weights that the agent has now, not those of its file."""
+    changed = maze_pl.load(save(tmp_path / "last.ckpt", 10))
+    with torch.no_grad():
+        for parameter in changed.parameters():
+            parameter.zero_()
+    made = in_sizes_of(changed, Spec.of(routing(6)))
+    assert made.env_steps == 512 and not made.training
+    assert all(not parameter.any() for parameter in made.networks.parameters())
+
+
+def test_a_search_uses_the_critic_in_the_sizes_of_the_environment(agent: Any) -> None:
+    (played,) = rollout(lambda: routing(6), agent, 1, seed=5, search="puct:4")
+    assert played.summary.kpis["distance"] > 0
+
+
+def test_a_message_tells_of_other_sizes(agent: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        rollout(lambda: routing(6), agent, 1)
+    assert "is box [11, 18] there and box [7, 18] here" in caplog.text
+
+
+def test_observations_that_the_networks_lack_are_refused(agent: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"with other spaces: .*box \[11, 18\] there and box \[7, 20\]"):
+        rollout(lambda: routing(6, advised=True), agent, 1)
+
+
+class SummaryNet(nn.Module):
+    """Reads the summary only; has weights for each option."""
+
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(*obs_shapes["summary"], *action_logits_shapes["option"])
+
+    def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"option": self.layer(observation["summary"])}
+
+
+def dense_agent(spec: Spec) -> PPO:
+    return PPO(networks=CustomModelComposer(ProbabilisticPolicyComposer([SummaryNet]), None), spec=spec)
+
+
+def test_weights_that_depend_on_the_sizes_are_refused() -> None:
+    module = dense_agent(Spec.of(routing(10)))
+    module.make_again = dense_agent
+    depend = r"box \[7, 18\] here, and the weights of its networks depend on these sizes; use its environment"
+    with pytest.raises(ConfigurationError, match=depend):
+        rollout(lambda: routing(6), module, 1)
+
+
+def test_another_environment_is_refused_by_the_first_difference(agent: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"is box \[11, 18\] there and missing here"):
+        rollout(lambda: GymMazeEnv("CartPole-v1"), agent, 1)
+
+
+def test_an_agent_that_was_not_loaded_is_refused() -> None:
+    """Its networks cannot be made again, as their composer is not kept."""
+    module = dense_agent(Spec.of(routing(10)))
+    with pytest.raises(ConfigurationError, match="trained with other spaces"):
+        rollout(lambda: routing(6), module, 1)
