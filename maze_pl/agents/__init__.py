@@ -6,7 +6,8 @@ The networks themselves belong to `maze_pl.perception`, losses to `maze_pl.modul
 from .dummy_cartpole_policy import DummyCartPolePolicy as DummyCartPolePolicy
 from .lunar_lander_heuristic_policy import LunarLanderHeuristicPolicy as LunarLanderHeuristicPolicy
 from .torch_actor_critic import TorchActorCritic as TorchActorCritic
-from .torch_policy import PolicyOutput as PolicyOutput, TorchPolicy as TorchPolicy
+from .policy_outputs import PolicyOutput as PolicyOutput
+from .torch_policy import TorchPolicy as TorchPolicy
 from .torch_shared_state_action_critic import (
     TorchSharedStateActionCritic as TorchSharedStateActionCritic,
 )

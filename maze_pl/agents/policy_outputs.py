@@ -1,6 +1,7 @@
 """Steps of a policy from a batch of observations to actions: inputs of networks, their outputs, and samples."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isnan
 from typing import Any, TypeVar
 
@@ -19,6 +20,28 @@ from maze_pl.distributions.dict_probability_distribution import DictProbabilityD
 
 Tensors = Mapping[str, Tensor]
 Outputs = TypeVar("Outputs", bound=Mapping[str, Any] | None)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutput:
+    """The policy's outputs for one sub-step.
+
+    Attributes:
+        step_key: The sub-step.
+        action_logits: Head -> [..., L] outputs of the network, before temperature and masks.
+        distribution: Joint distribution of all heads, with temperature and masks.
+        auxiliary: Name -> [..., *shape], the auxiliary outputs that the network declares.
+    """
+
+    step_key: StepKey
+    action_logits: dict[str, Tensor]
+    distribution: DictProbabilityDistribution
+    auxiliary: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def entropy(self) -> Tensor:
+        """[...] entropy of the joint distribution in nats."""
+        return self.distribution.entropy()
 
 
 def complete_outputs(step: PolicyStepParts, outputs: dict[str, Tensor], agent_id: Tensor | None) -> dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """The trained policy: networks, distributions and masks, from observations to actions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from maze_pl.agents.gaussian_exploration import NoiseState
 from maze_pl.agents.network_io import LATENT, evaluate_recurrent, networks_by_step
 from maze_pl.agents.numpy_sampling import Sampling, numpy_views
 from maze_pl.agents.policy_outputs import (
+    PolicyOutput,
     checked_outputs,
     complete_outputs,
     network_inputs,
@@ -27,7 +27,7 @@ from maze_pl.agents.policy_step_parts import PolicyNetworks, PolicyStepParts, ma
 from maze_pl.agents.stacked_policy import StackedPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.policy import PolicyBatch, PolicyStep
+from maze_pl.core.policy import Array, PolicyBatch, PolicyStep
 from maze_pl.core.spaces import allowed_entries
 from maze_pl.core.spec import Spec
 from maze_pl.distributions.dict_probability_distribution import DictProbabilityDistribution
@@ -36,28 +36,6 @@ from maze_pl.distributions.probability_distribution import MaskableProbabilityDi
 from maze_pl.distributions.probability_distribution import ProbabilityDistribution, choice_sizes
 
 Tensors = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyOutput:
-    """The policy's outputs for one sub-step.
-
-    Attributes:
-        step_key: The sub-step.
-        action_logits: Head -> [..., L] outputs of the network, before temperature and masks.
-        distribution: Joint distribution of all heads, with temperature and masks.
-        auxiliary: Name -> [..., *shape], the auxiliary outputs that the network declares.
-    """
-
-    step_key: StepKey
-    action_logits: dict[str, Tensor]
-    distribution: DictProbabilityDistribution
-    auxiliary: dict[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def entropy(self) -> Tensor:
-        """[...] entropy of the joint distribution in nats."""
-        return self.distribution.entropy()
 
 
 class TorchPolicy(nn.Module, ActsOnObservations):
@@ -209,30 +187,50 @@ class TorchPolicy(nn.Module, ActsOnObservations):
             if action is not None:
                 return PolicyStep(action)
         observation = network_inputs(batch)  # not within inference mode, where changes in place are not counted
-        with torch.inference_mode():
-            agent_id = network_of_each(batch, len(step.networks))
-            of_networks = self._outputs(step, batch.step_key, observation, agent_id)
-            features = of_networks.get(LATENT) if step.has_gsde else None
-            logits = complete_outputs(step, of_networks, agent_id)
-            checked_outputs(step, batch.step_key, logits, observation)
-            policy_state = None
-            if step.state_shapes:
-                policy_state = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes}
-            noise = None
-            if features is not None and batch.noise_state is not None and not deterministic:
-                noise = NoiseState(batch.noise_state, len(batch.agent_id))
-            arrays = None if with_log_prob or noise is not None else numpy_views(logits)
-            action = None if arrays is None else step.sampler.choose(arrays, allowed, sampling)
-            if action is not None:
-                return PolicyStep(action, policy_state=policy_state)
-            distribution = self._distribution(step, logits, observation, temperature)
-            if noise is None or features is None:
-                sampled = sample(distribution, deterministic, generator)
-            else:
-                sampled = sample_with_noise(step, distribution, features, agent_id, noise, sampling)
-            log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
-            action = {head: value.cpu().numpy() for head, value in sampled.items()}
-            return PolicyStep(action, log_prob, policy_state, None if noise is None else noise.after)
+        return self._act_by_torch(batch, observation, allowed, sampling, with_log_prob)
+
+    @torch.inference_mode()
+    def _act_by_torch(
+        self,
+        batch: PolicyBatch,
+        observation: Tensors,
+        allowed: Mapping[str, Array],
+        sampling: Sampling,
+        with_log_prob: bool,
+    ) -> PolicyStep:
+        """Evaluate the networks by torch, and sample with NumPy where it can draw the same actions.
+
+        Args:
+            batch: The actors.
+            observation: Name -> [B, ...], inputs of the networks.
+            allowed: Head -> allowed options, for heads with masks.
+            sampling: Options of sampling.
+            with_log_prob: Also return the log-probabilities.
+        """
+        step = self.parts_of(batch.step_key)
+        agent_id = network_of_each(batch, len(step.networks))
+        of_networks = self._outputs(step, batch.step_key, observation, agent_id)
+        features = of_networks.get(LATENT) if step.has_gsde else None
+        logits = complete_outputs(step, of_networks, agent_id)
+        checked_outputs(step, batch.step_key, logits, observation)
+        policy_state = None
+        if step.state_shapes:
+            policy_state = {name: logits.pop(name).float().cpu().numpy() for name in step.state_shapes}
+        noise = None
+        if features is not None and batch.noise_state is not None and not sampling.deterministic:
+            noise = NoiseState(batch.noise_state, len(batch.agent_id))
+        arrays = None if with_log_prob or noise is not None else numpy_views(logits)
+        chosen = None if arrays is None else step.sampler.choose(arrays, allowed, sampling)
+        if chosen is not None:
+            return PolicyStep(chosen, policy_state=policy_state)
+        distribution = self._distribution(step, logits, observation, sampling.temperature)
+        if noise is None or features is None:
+            sampled = sample(distribution, sampling.deterministic, sampling.generator)
+        else:
+            sampled = sample_with_noise(step, distribution, features, agent_id, noise, sampling)
+        log_prob = distribution.log_prob(sampled).cpu().numpy() if with_log_prob else None
+        action = {head: value.cpu().numpy() for head, value in sampled.items()}
+        return PolicyStep(action, log_prob, policy_state, None if noise is None else noise.after)
 
     @torch.inference_mode()
     def probabilities(self, batch: PolicyBatch, temperature: float = 1.0) -> dict[str, Any]:

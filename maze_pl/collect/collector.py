@@ -26,7 +26,7 @@ class Collector:
     Rows are defined in `maze_pl.core.rows`. Environments may be at different actors at the same
     time: the policy is called once for each step key whose turn it is in any environment. An
     environment that has completed its steps waits for the others. One that waits for its next
-    episode (`VectorEnv.waiting`) lets a step pass, and has one row less.
+    episode (`VectorEnv.waiting`) does nothing in a step, and has one row fewer.
 
     Args:
         vector: The environments; reset by the first collection.

@@ -22,8 +22,9 @@ from maze_pl.collect.graph_checks import (
 class RecordedPolicy:
     """Modules, hooks, functions, addresses of tensors, and numbers of a policy, with which a step was recorded.
 
-    Tensors that are neither parameters nor buffers count if the step has read them: others may be
-    results that the policy keeps. One that did not exist then may be read.
+    Tensors that are neither parameters nor buffers count only if the step has read them, as others may
+    be results that the policy keeps. Those that the policy has received since count as well, because
+    the step might read them.
 
     Args:
         device: Device of the graph.

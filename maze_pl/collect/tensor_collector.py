@@ -41,10 +41,10 @@ class TensorCollector:
     read, and earlier if those that wait take more than `MOST_PENDING_BYTES`.
 
     On a CUDA device, acting and stepping are recorded as one graph, which is compared with the same
-    operations before. It is recorded again if tensors or hooks of the policy are others than
-    before, or attributes of its modules that are numbers, texts or functions have changed; if that
-    happens before each rollout, no graph is used. Checking and recording leave the global random
-    generators as they were.
+    operations before. It is recorded again if the policy has other tensors or hooks, or if a number,
+    text or function that is an attribute of one of its modules has changed. If it would be recorded
+    before each rollout, no graph is used. Checking and recording leave the global random generators
+    as they were.
 
     Args:
         vector: The environments.

@@ -26,7 +26,7 @@ def trainable_flags(policy: Any) -> tuple[bool, ...]:
     """Return for each parameter of a policy whether it is trainable.
 
     Args:
-        policy: A module; there are no flags for anything else.
+        policy: The policy; the result is empty if it is not a module.
     """
     if not isinstance(policy, nn.Module):
         return ()

@@ -17,7 +17,6 @@ from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
 from maze_pl.datamodules.wrapper_statistics import require_rebasing
-from maze_pl.system.signals import abandoned_after_signal
 
 
 class ActorDataModule(RolloutDataModule):
@@ -212,7 +211,7 @@ class ActorDataModule(RolloutDataModule):
 
     def _receive(self, timeout: float | None = None) -> bool:
         """Wait for a rollout of any actor; False if none is finished within a number of seconds."""
-        with abandoned_after_signal():
+        with self._closed_on_failure():
             try:
                 done = self.engine.get(timeout)
             except TimeoutError:

@@ -1,6 +1,5 @@
 """Base of data modules with environments: building them, evaluation and wrapper statistics."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -28,6 +27,7 @@ from maze_pl.datamodules.evaluation_environments import EvaluationEnvironments
 from maze_pl.datamodules.kept_statistics import KeptStatistics
 from maze_pl.datamodules.players import Players
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
+from maze_pl.datamodules.run_seed import RunSeed
 from maze_pl.datamodules.source import Source
 from maze_pl.datamodules.taken_statistics import require_known_statistics, taken_statistics
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
@@ -90,9 +90,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             raise ValueError(f"check={check!r} must be 'fast' or 'full'")
         check_count("n_normalization_samples", n_normalization_samples, 1)
         self.evaluators = checked_evaluators(evaluators, has_env=env is not None)
-        self._given_seed = seed
-        self._run_seed = self._global_seed = _seed_of_everything()
-        self._fit_seed: int | None = None  # of the last run that this data module was fitted in
+        self._seed = RunSeed(seed)
         self.n_normalization_samples = n_normalization_samples
         self.engine = engine or InProcessEngine()
         self.check = check
@@ -115,11 +113,11 @@ class EnvironmentDataModule(pl.LightningDataModule):
     @property
     def seed(self) -> int:
         """Seed of the run, from which those of environments, policies and evaluations are derived."""
-        return self._run_seed if self._given_seed is None else self._given_seed
+        return self._seed.value
 
     @seed.setter
     def seed(self, seed: int) -> None:
-        self._given_seed = seed
+        self._seed.given = seed
 
     # --------------------------------------------------------------------------------------------- description
 
@@ -163,13 +161,10 @@ class EnvironmentDataModule(pl.LightningDataModule):
             require_fitting_module(self.trainer.lightning_module, self)
             self._statistics.begin_fit(self.trainer.lightning_module)
         self._close()
-        before, self._global_seed = self._global_seed, _seed_of_everything()
         if self.trainer is None or stage == "fit":
-            if self.trainer is None or is_first_fit(self.trainer) or self._fit_seed is None:
-                self._fit_seed = self._global_seed
-            self._run_seed = self._fit_seed  # also after an evaluation with another one
-        elif self._global_seed != before:  # otherwise that of the last fit remains
-            self._run_seed = self._global_seed
+            self._seed.begin_fit(is_new_run=self.trainer is None or is_first_fit(self.trainer))
+        else:
+            self._seed.begin_evaluation()
         self._statistics.are_of_checkpoint = False
         self._evaluation.check()  # fails now, not after an epoch
 
@@ -230,11 +225,17 @@ class EnvironmentDataModule(pl.LightningDataModule):
         return self._players.update(self.engine, policy)
 
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
-        """Return the players' answers; on failure close all, as the other answers would never be collected."""
+        """Return the players' answers."""
         self._players.require_current(self.engine)
+        with self._closed_on_failure():
+            return self.engine.map(jobs)
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """Wait for players; if one fails, close all, as the other answers would never be collected."""
         with abandoned_after_signal():
             try:
-                return self.engine.map(jobs)
+                yield
             except BaseException:
                 self._close()
                 raise
@@ -365,9 +366,9 @@ class EnvironmentDataModule(pl.LightningDataModule):
 
     def _continue_with_seed(self, seed: int) -> None:
         """Take over the seed of a checkpoint, unless one was given."""
-        if self._given_seed is None and seed != self._run_seed:
-            rank_zero_info(f"the run continues with the seed {seed} of its checkpoint, not with {self._run_seed}")
-            self._run_seed = self._fit_seed = seed
+        before = self.seed
+        if self._seed.continue_with(seed):
+            rank_zero_info(f"the run continues with the seed {seed} of its checkpoint, not with {before}")
 
     def warm_start(self, wrapper_statistics: dict[str, Any], *, may_differ: bool = True) -> None:
         """Take over the wrapper statistics of another run, without the state of its environments.
@@ -388,8 +389,3 @@ class EnvironmentDataModule(pl.LightningDataModule):
     @property
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer is not None else 1
-
-
-def _seed_of_everything() -> int:
-    """Return the seed that `seed_everything` was last called with; 0 if it was not."""
-    return int(os.environ.get("PL_GLOBAL_SEED", "0"))

@@ -13,10 +13,10 @@ from maze_pl.system.ranks import gather_objects
 
 
 class KeptStatistics:
-    """Wrapper statistics of a run: taken over from another one, estimated, and gathered in training.
+    """Wrapper statistics of a run: taken over from another run, estimated before training, or gathered in it.
 
-    What wrappers gather in a fit belongs to its module: a fit of another module begins with the
-    statistics from before the first fit.
+    What wrappers gather while a module is trained belongs to that module. If the next fit trains
+    another one, the statistics are those from before the first fit again.
 
     Attributes:
         may_differ: Whether the wrappers may differ from those of the run that statistics were taken over from.

@@ -31,7 +31,6 @@ from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.source import Source
 from maze_pl.envs.wrappers import TimeLimitWrapper
 from maze_pl.system.ranks import gather_objects
-from maze_pl.system.signals import abandoned_after_signal
 
 _PAIRS_AHEAD = 16  # that play together at least, where the number of pairs is not known in advance
 
@@ -238,7 +237,7 @@ class PopulationDataModule(EnvironmentDataModule):
     def _ask(self, jobs: list[tuple[int, str, tuple[Any, ...]]]) -> list[Any]:
         self._players.require_current(self.engine)
         while self._busy:  # with parts of episodes that are no longer needed
-            with abandoned_after_signal():
+            with self._closed_on_failure():
                 del self._busy[self.engine.get().player]
         return super()._ask(jobs)
 
@@ -381,7 +380,7 @@ class PopulationDataModule(EnvironmentDataModule):
         free = [player for player in range(self.engine.n_workers) if player not in self._busy]
         for player, number in zip(free, waiting, strict=False):
             self._submit(player, number, update)
-        with abandoned_after_signal():
+        with self._closed_on_failure():
             done = self.engine.get()
         number, update_number = self._busy.pop(done.player)
         if update_number != update.number:

@@ -192,17 +192,22 @@ class ReplayDataModule(RolloutDataModule):
         self.priority_alpha = priority_alpha
         self.priority_beta = priority_beta
         run_length = 1 if split_rollouts_into_transitions else n_rollout_steps
-        kind: Any = {
+        alpha = value_at("priority_alpha", priority_alpha, 0.0) if prioritized else None
+        self._new_storage: Any = partial(
+            ReplayStorage,
+            n_step=n_step,
+            run_length=run_length,
+            alpha=alpha,
+            memory_map=memory_map,
+            keep_sizes=callable(priority_alpha),
+        )
+        self._fixed_options: dict[str, Any] = {  # that a saved buffer must share
             "n_step": n_step,
             "run_length": run_length,
-            "alpha": value_at("priority_alpha", priority_alpha, 0.0) if prioritized else None,
+            "alpha": described(priority_alpha) if prioritized and callable(priority_alpha) else alpha,
+            "replay_buffer_size": replay_buffer_size,
+            "demonstrated": n_demonstrated,
         }
-        self._kind = {**kind, "replay_buffer_size": replay_buffer_size, "demonstrated": n_demonstrated}
-        if prioritized and callable(priority_alpha):
-            self._kind["alpha"] = described(priority_alpha)
-        self._new_storage: Any = partial(
-            ReplayStorage, **kind, memory_map=memory_map, keep_sizes=callable(priority_alpha)
-        )
         self.buffer_device: BufferDevice = "host" if memory_map else buffer_device
         self._buffer: ReplayBuffer | None = None  # None until the first batch
         self._file = ""  # name of the file with the current buffer; empty if not written
@@ -365,7 +370,7 @@ class ReplayDataModule(RolloutDataModule):
     def _described(self) -> dict[str, Any]:
         """Return the properties that a saved buffer must share with this one to replace it."""
         known = {"spec": without_integer_types(self.spec.to_dict()), "gamma": self._gamma()}
-        return {**self._kind, **known, "ranks and actors": self._layout}
+        return {**self._fixed_options, **known, "ranks and actors": self._layout}
 
     def _save(self, folder: Path) -> str:
         """Write the buffer if it has changed since it was last written; return the file name."""

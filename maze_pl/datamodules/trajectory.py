@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from pytorch_lightning.utilities import rank_zero_info
 
@@ -18,14 +18,10 @@ from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
+from maze_pl.datasets.episode_loader import UnfitEpisodeError, UntrustedRecordsError
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.building import make_frozen
 from maze_pl.envs.wrapper import ObservationWrapper
-
-_NEEDS_TRUST: Final = "set trust=True"
-_MISFIT: Final = " does not fit: its observation "
-_MISSING: Final = " is missing, "
-"""Parts of messages of the data set."""
 
 
 class TrajectoryDataModule(EnvironmentDataModule):
@@ -149,20 +145,22 @@ class TrajectoryDataModule(EnvironmentDataModule):
         """
         try:
             return self.dataset.load(make_env, spec, masks)
-        except ValueError as error:
-            if _NEEDS_TRUST in str(error) and not self.dataset.trust:
-                option = "--data.dataset.trust true"
-                raise ValueError(f"{error} (on the command line: {option})") from error
-            if _MISFIT in str(error) and (reason := self._reason_of_misfit(str(error))):
-                remedy = "use state records, or the same wrappers as in the run that recorded the episodes"
-                raise ValueError(f"{error}; {reason}: {remedy}") from error
-            raise
+        except UntrustedRecordsError as error:
+            raise ValueError(f"{error} (on the command line: --data.dataset.trust true)") from error
+        except UnfitEpisodeError as error:
+            reason = self._reason_of_misfit(error)
+            if not reason:
+                raise
+            remedy = "use state records, or the same wrappers as in the run that recorded the episodes"
+            raise ValueError(f"{error}; {reason}: {remedy}") from error
 
-    def _reason_of_misfit(self, fault: str) -> str:
+    def _reason_of_misfit(self, error: UnfitEpisodeError) -> str:
         """Say by which wrappers recorded observations may differ from those of this run; empty if by none."""
+        if not error.is_of_observation:
+            return ""
         if names := self._observation_wrappers():
             return f"observations of this run are changed by {' and '.join(names)}"
-        return "wrappers have named those of the records otherwise" if _MISSING in fault else ""
+        return "wrappers have named those of the records otherwise" if error.is_missing else ""
 
     def _observation_wrappers(self) -> list[str]:
         """Names of the wrappers that change observations."""

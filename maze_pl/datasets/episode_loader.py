@@ -239,6 +239,40 @@ def _records(source: Any, trust: bool, damaged: list[str]) -> Iterable[Trajector
     return [source]
 
 
+class UntrustedRecordsError(ValueError):
+    """Records hold states, which run whatever code they contain when they are read."""
+
+
+class UnfitEpisodeError(ValueError):
+    """The spaces of an episode are not those of another specification.
+
+    Args:
+        message: The message.
+        is_of_observation: Whether an observation differs, which wrappers may have changed.
+        is_missing: Whether the episode lacks it.
+    """
+
+    def __init__(self, message: str, *, is_of_observation: bool, is_missing: bool) -> None:
+        super().__init__(message)
+        self.is_of_observation = is_of_observation
+        self.is_missing = is_missing
+
+
+def refuse_states(sources: Iterable[Any]) -> None:
+    """Refuse sources with states.
+
+    Args:
+        sources: Files and records.
+
+    Raises:
+        UntrustedRecordsError: There is one.
+    """
+    unsafe = next(filter(has_states, sources), None)
+    if unsafe is not None:
+        remedy = "set trust=True if you know who wrote it"
+        raise UntrustedRecordsError(f"reading {unsafe} runs whatever code it holds; {remedy}")
+
+
 def require_same_spaces(spec: Spec, other: Spec, name: str, owner: str) -> None:
     """Refuse an episode whose spaces differ from those of another specification.
 
@@ -249,7 +283,7 @@ def require_same_spaces(spec: Spec, other: Spec, name: str, owner: str) -> None:
         owner: Owner of the other specification for the message, such as "the environment's".
 
     Raises:
-        ValueError: A space differs; the message names it.
+        UnfitEpisodeError: A space differs; the message names it.
     """
     for key, tree in product([*other.steps, *spec.steps], ("observation", "action")):
         found = _spaces(spec, key, tree)
@@ -261,7 +295,11 @@ def require_same_spaces(spec: Spec, other: Spec, name: str, owner: str) -> None:
                 difference = f"{came}, and {owner} {wanted}"
                 difference = " ".join(difference.split())  # bounds are printed on several lines
                 what = f"its {tree} {part!r} of sub-step {key!r}"
-                raise ValueError(f"{name} does not fit: {what} {difference}")
+                raise UnfitEpisodeError(
+                    f"{name} does not fit: {what} {difference}",
+                    is_of_observation=tree == "observation",
+                    is_missing=part not in found,
+                )
 
 
 def _spaces(spec: Spec, key: StepKey, tree: str) -> dict[str, spaces.Space[Any]]:

@@ -31,6 +31,7 @@ from maze_pl.datasets.episode_loader import (
     entries_of,
     has_states,
     name_of_source,
+    refuse_states,
     require_same_spaces,
     sources_of,
     without_copies,
@@ -319,10 +320,8 @@ class InMemoryDataset:
         """Yield all episodes, also copies, in the order of `input_data`, states last."""
         sources = without_copies(list(chain.from_iterable(map(sources_of, self.input_data))))
         n_state_files = sum(map(has_states, sources))
-        if n_state_files and not self.trust:
-            unsafe = next(filter(has_states, sources))
-            remedy = "set trust=True if you know who wrote it"
-            raise ValueError(f"reading {unsafe} runs whatever code it holds; {remedy}")
+        if not self.trust:
+            refuse_states(sources)
         n_processes = self._n_processes(n_state_files)
         engine: Engine = InProcessEngine() if n_processes == 1 else ProcessEngine(n_processes)
         make_loader = partial(EpisodeLoader, self.processor, self.trust, make_env, spec)

@@ -15,15 +15,13 @@ from .es import ES as ES
 from .impala import IMPALA as IMPALA
 from .network_choice import ModelComposer as ModelComposer
 from .on_policy.credit import Method as Method, VTrace as VTrace, step_credit as step_credit
-from .on_policy.learning_batch import (
-    OnPolicyModule as OnPolicyModule,
-    learning_batch as learning_batch,
-)
+from .on_policy.learning_batch import learning_batch as learning_batch
 from .on_policy.minibatches import LearningBatch as LearningBatch, Minibatch as Minibatch
 from .on_policy.minibatches import (
     PolicySamples as PolicySamples,
     count_minibatches as count_minibatches,
 )
+from .on_policy.on_policy_module import OnPolicyModule as OnPolicyModule
 from .optimization.flat_adam import FlatAdam as FlatAdam
 from .optimization.flat_sgd import FlatSGD as FlatSGD
 from .optimization.parameter_group import ParameterGroup as ParameterGroup

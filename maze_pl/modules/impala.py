@@ -13,8 +13,8 @@ from maze_pl.core.checks import check_positive
 from maze_pl.core.spec import Spec
 from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.credit import VTrace
-from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
+from maze_pl.modules.on_policy.on_policy_module import OnPolicyModule
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.schedules import Coefficient

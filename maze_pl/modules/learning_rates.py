@@ -104,6 +104,7 @@ class LearningRates:
         self._options = options
         self._schedulers = schedulers
         self._rates: dict[tuple[int, int], _GroupRate] = {}  # by id of optimiser, index of group
+        self._of_batch = self.first  # rate of the current batch by the options
         self._warned = False
 
     @property
@@ -156,7 +157,7 @@ class LearningRates:
         every: list[list[GroupSettings]] = []
         for optimizer in self._module.trainer.optimizers:
             every.append([])
-            for index, (_, options) in enumerate(self._followers(optimizer)):
+            for index, (_, options) in enumerate(self._groups_of_algorithm(optimizer)):
                 rate = self._rates.get((id(optimizer), index), _GroupRate())
                 every[-1].append({"rates": rate.saved, "options": dict(options)})
         add_to_checkpoint(checkpoint, group_settings=every)
@@ -187,13 +188,13 @@ class LearningRates:
 
     def start_batch(self) -> None:
         """Determine the learning rates of a batch, and record them."""
-        learning_rate = self.current
-        self._schedulers.start_batch(learning_rate)
+        self._of_batch = self.current
+        self._schedulers.start_batch()
         if self._schedulers.is_active:
             self._record_first_groups()
         else:
-            self._follow_all()
-            self._record(learning_rate)
+            self._follow_options()
+            self._record(self._of_batch)
 
     def _record_first_groups(self) -> None:
         """Record the rate that schedulers have set for the first group of each optimiser."""
@@ -226,15 +227,15 @@ class LearningRates:
         trainer = self._module.trainer
         if self.schedules and run_progress(trainer) == 1.0:  # they need no value for another batch
             return
-        self._follow_all()
+        self._follow_options()
 
-    def _follow_all(self) -> None:
+    def _follow_options(self) -> None:
         """Set the rates that the options determine, unless schedulers or callbacks do."""
         if self._schedulers.is_active:
             return
         for optimizer in self._module.trainer.optimizers:
             if self._module.sets_learning_rates_of(optimizer):
-                self._set(optimizer, [self.current] * len(optimizer.param_groups))
+                self._set_groups(optimizer, self.current)
 
     def follow(self, optimizer: Optimizer) -> None:
         """Set the rates of an optimiser in any case; see `AlgorithmModule.follow_learning_rate`."""
@@ -244,43 +245,41 @@ class LearningRates:
             optimizer = optimizer.optimizer
         is_ours = self._module.sets_learning_rates_of(optimizer)
         learning_rate = self.current
-        for index, (group, _) in enumerate(self._followers(optimizer)):
+        for index, (group, _) in enumerate(self._groups_of_algorithm(optimizer)):
             group["lr"] = learning_rate
             if is_ours:
                 group["lr"] = self._of_group(group, learning_rate)
                 self._rates[id(optimizer), index] = _GroupRate(group["lr"])
 
     def set_rates(self, optimizer: Optimizer, index: int) -> None:
-        """Set the learning rates of an optimiser's groups for this batch.
+        """Set the learning rates of an optimiser's groups before its first step in a batch.
 
         Args:
             optimizer: The optimiser.
             index: Its index in the algorithm.
         """
-        rates = self._schedulers.rates(index, len(optimizer.param_groups))
         if not self._schedulers.is_active:
-            self._set(optimizer, rates)
+            self._set_groups(optimizer, self._of_batch)
             return
-        pairs = zip(self._followers(optimizer), rates, strict=False)
+        pairs = zip(self._groups_of_algorithm(optimizer), self._schedulers.rates(index), strict=False)
         self._schedulers.assign(index, [self._of_group(group, rate) for (group, _), rate in pairs])
 
-    def _set(self, optimizer: Optimizer, rates: Sequence[float]) -> None:
+    def _set_groups(self, optimizer: Optimizer, learning_rate: float) -> None:
         """Set the learning rates of groups, except for those that a callback has set.
 
         Args:
             optimizer: The optimiser.
-            rates: Learning rate of the algorithm, for each group.
+            learning_rate: Learning rate of the algorithm.
         """
-        followers = zip(self._followers(optimizer), rates, strict=False)
-        for index, ((group, options), rate) in enumerate(followers):
+        for index, (group, options) in enumerate(self._groups_of_algorithm(optimizer)):
             known = self._rates.setdefault((id(optimizer), index), _GroupRate(options.get("lr")))
             self._note_change(known, group)
-            group["lr"] = known.assigned = known.chosen(self._of_group(group, rate))
+            group["lr"] = known.assigned = known.chosen(self._of_group(group, learning_rate))
 
-    def _followers(self, optimizer: Optimizer) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return the groups whose learning rates follow the options, all but those of callbacks.
+    def _groups_of_algorithm(self, optimizer: Optimizer) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the parameter groups that the algorithm has made, without groups that callbacks have added.
 
-        Each comes with the options that it was made with; those of users' optimisers are unknown.
+        Each comes with the options that it was made with, empty for an optimiser of the user.
         """
         groups = optimizer.param_groups
         made_with: Sequence[dict[str, Any]] = self._options.made_with(optimizer) or [{} for _ in groups]

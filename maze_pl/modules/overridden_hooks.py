@@ -25,10 +25,11 @@ _HOOKS: Final = {name for name in dir(pl.LightningModule) if name == "setup" or 
 
 
 class ExtendedHooks:
-    """Refuses hooks of Lightning in subclasses that do not call the hooks of maze_pl with the same names.
+    """Makes sure that a user's hooks of Lightning call the hooks of maze_pl that they override.
 
-    Hooks of maze_pl note that they have run. The first call of a hook of a user checks that for the
-    one that it replaces: that of a base class leaves out a part.
+    Each hook of maze_pl notes that it has run. After the first call of a user's hook, the one that it
+    overrides must have run. To have called the hook of a class further up is not enough, as it does
+    only a part of the work.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -14,8 +14,8 @@ from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DeclaresRolloutSize, DeclaresSameStarts
 from maze_pl.functional import approx_kl, is_ratio_clipped, ppo_clip_loss
 from maze_pl.modules.network_choice import NetworksOption
-from maze_pl.modules.on_policy.learning_batch import OnPolicyModule
 from maze_pl.modules.on_policy.minibatches import Minibatch, PolicySamples, count_minibatches
+from maze_pl.modules.on_policy.on_policy_module import OnPolicyModule
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.schedules import Coefficient

@@ -34,6 +34,7 @@ from maze_pl.modules.overridden_hooks import ExtendedHooks, refuse_uncalled_hook
 from maze_pl.modules.published_values import PublishedValues, PublishesValues
 from maze_pl.modules.random_state import Generator, global_random_state, restore_random_state
 from maze_pl.modules.restored_modes import RestoredModes
+from maze_pl.modules.resumed_loops import continue_loops
 from maze_pl.modules.run_statistics import RunStatistics, SourceStatistics, Value
 from maze_pl.modules.schedulers import Schedulers
 from maze_pl.schedules.coefficient import Check, Coefficient
@@ -43,15 +44,15 @@ from maze_pl.system.ranks import gather_objects, leave_at_exit, sum_over_ranks, 
 
 
 class RunModule(
-    ExtendedHooks,
-    EqualBatches,
-    RestoredModes,
-    HasCoefficients,
-    EnvStepCount,
-    PublishesValues,
+    ExtendedHooks,  # refuses hooks of users that leave out those of maze_pl
+    EqualBatches,  # `log` counts each batch once
+    RestoredModes,  # training modes as before, after an evaluation that failed
+    HasCoefficients,  # checks what is assigned to options
+    EnvStepCount,  # weights carry the number of environment steps
+    PublishesValues,  # values that callbacks and schedulers monitor
     pl.LightningModule,
-    AlgorithmHooks,
-    ActsOnObservations,
+    AlgorithmHooks,  # what an algorithm declares, with defaults
+    ActsOnObservations,  # `act_on`
 ):
     """A module that acts, counts environment steps, logs statistics, and continues exactly from checkpoints.
 
@@ -332,6 +333,7 @@ class RunModule(
     def on_train_start(self) -> None:
         """Start the clock; restore or seed random generators, as Lightning no longer overwrites them."""
         self._epoch_began = time.perf_counter()  # also of the rest of an epoch
+        continue_loops(self.trainer)
         self._schedulers.start()
         self._follow_schedules()
         restored, self._restored = self._restored, None

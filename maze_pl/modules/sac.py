@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -33,8 +33,19 @@ from maze_pl.schedules import Coefficient, value_at
 POLICY, CRITIC, ENTROPY = range(3)
 """Indices of the optimisers."""
 
-Value = tuple[Tensor, dict[str, Tensor], dict[str, ProbabilityDistribution]]
-"""[B] values of states, and the policy's entropies [B] and distributions there for each head."""
+
+class SoftValue(NamedTuple):
+    """Values of states, and the policy there.
+
+    Attributes:
+        value: [B] V(s).
+        entropies: Head -> [B].
+        distributions: Head -> distribution.
+    """
+
+    value: Tensor
+    entropies: dict[str, Tensor]
+    distributions: dict[str, ProbabilityDistribution]
 
 
 @dataclass(frozen=True)
@@ -285,7 +296,7 @@ class SAC(AlgorithmModule):
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             next_observation, reward, discount = acts.outcome
-            next_value, *_ = self._soft_value(key, next_observation, acts.agent_id, target=True)
+            next_value = self._soft_value(key, next_observation, acts.agent_id, target=True).value
             q_value = self.critic.action_value(key, acts.observation, acts.action)
             error = q_value - torch.addcmul(reward, discount, next_value.detach())
             loss = acts.weighted_mean(error.square().sum(dim=0))
@@ -327,9 +338,10 @@ class SAC(AlgorithmModule):
             absent: dict[StepKey, Tensor] = dict.fromkeys(self._heads, torch.zeros((), device=self.device))
             surplus = absent | surplus
         of_heads = torch.stack([surplus[name] for name in self._heads])
+        # A trace takes a dict by step key; this loss has one entry for all sub-steps.
         return {0: EntropySurplus(of_heads.to(self.log_entropy_coef.dtype))}
 
-    def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> Value:
+    def _soft_value(self, key: StepKey, observation: Tree, agent_id: Tensor, target: bool = False) -> SoftValue:
         """Compute V(s), or V'(s) with the target critics."""
         joint = self.policy.distribution(key, observation, agent_id).distributions
         drawn = {head: part.sample() for head, part in joint.items() if not isinstance(part, Maskable)}
@@ -340,11 +352,11 @@ class SAC(AlgorithmModule):
             if isinstance(part, Maskable):
                 probabilities[head], log_prob = part.probabilities()
                 entropies[head] = -(probabilities[head] * log_prob).sum(dim=-1)
-        value = _smaller_mean(q_values, probabilities, self._n_choices[key])
+        value = _value_of_lower_critic(q_values, probabilities, self._n_choices[key])
         coefs = self.log_entropy_coef.detach().exp()
         for head, entropy in entropies.items():
             value = value + coefs[self._heads[f"{key}/{head}"]] * entropy
-        return value, entropies, joint
+        return SoftValue(value, entropies, joint)
 
     def _target_entropy(self, head: ProbabilityDistribution) -> Tensor:
         """Target of the mean entropy of a head."""
@@ -361,8 +373,8 @@ class SAC(AlgorithmModule):
         return torch.full((), float((log_scale - multiplier).sum()), device=self.device)
 
 
-def _smaller_mean(q_values: dict[str, Tensor], probabilities: dict[str, Tensor], n_choices: int) -> Tensor:
-    """[B] mean values of the policy's actions by the critic whose mean is smaller; see the class for a single choice.
+def _value_of_lower_critic(q_values: dict[str, Tensor], probabilities: dict[str, Tensor], n_choices: int) -> Tensor:
+    """[B] min_i E[Q_i(s, a)] over the policy's discrete choices; E[min_i Q_i(s, a)] for a single one, see the class.
 
     Args:
         q_values: Discrete head -> [2, B, L] values of its options, or "q_value" -> [2, B, 1] without such heads.

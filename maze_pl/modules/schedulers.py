@@ -45,7 +45,6 @@ class Schedulers:
         self._replaced: Any = None  # the hook set on this instance, if any
         self._rates: list[list[float]] = []  # by optimiser and group, in the current batch
         self._assigned: list[list[float]] = []  # those of the steps of this batch, where some may be 0
-        self._learning_rate = 0.0
         self._in_batch = False
         self._finished_epoch: int | None = None  # the last one that was finished
         self._counts: list[int | None] = []  # step count of each scheduler after its last step
@@ -115,27 +114,20 @@ class Schedulers:
             names = f"the KPIs {', '.join(known)}"
             raise ValueError(f"{monitors} has {names}: monitor {kpi.source}/kpi/ and one of these")
 
-    def start_batch(self, learning_rate: float) -> None:
-        """Save the learning rates, as the algorithm may set some to 0 while it learns from a batch.
-
-        Args:
-            learning_rate: Rate given by the options of the algorithm, used for all optimisers if
-                there are no schedulers.
-        """
-        self._learning_rate = learning_rate
+    def start_batch(self) -> None:
+        """Save the learning rates, as the algorithm may set some to 0 while it learns from a batch."""
         optimizers = self._module.trainer.optimizers if self.is_active else []
         self._rates = [_rates_of(optimizer) for optimizer in optimizers]
         self._assigned = [list(rates) for rates in self._rates]
         self._in_batch = bool(self._configs)
 
-    def rates(self, index: int, n_groups: int) -> list[float]:
-        """Return the learning rates of the groups of an optimiser in this batch.
+    def rates(self, index: int) -> list[float]:
+        """Return the learning rates that schedulers have set for the groups of an optimiser in this batch.
 
         Args:
             index: Index of the optimiser in the algorithm.
-            n_groups: Number of its parameter groups.
         """
-        return self._rates[index] if self._rates else [self._learning_rate] * n_groups
+        return self._rates[index]
 
     def assign(self, index: int, rates: Sequence[float]) -> None:
         """Set the learning rates of the groups of an optimiser for the steps of this batch.

@@ -368,31 +368,33 @@ class SequentialVectorEnv(LocalVectorEnv):
         Raises:
             ValueError: An environment cannot restore its saved state.
         """
-        step_keys = self.spec.step_keys
         autoreset, self.autoreset = self.autoreset, False
         for n, (history, states) in enumerate(zip(histories, wrapper_states, strict=True)):
-            self._episodes.numbers[n], self.envs[n].context.is_logged = history["episode"], False
+            self._episodes.numbers[n] = history["episode"]
+            self.envs[n].context.is_logged = False
             self._starts.load(n, history.get("wrappers", {}))  # earlier versions saved none
             self._begin(n)
-            taken, keys = dict.fromkeys(step_keys, 0), history["keys"].tolist()
-            given_after = history.get("n_before")
-            for place, index in enumerate(keys):
-                if place == given_after:
-                    self._give_state(n, history["state"], place)
-                key = step_keys[index]
-                for head, values in history["actions"][key].items():
-                    self.staging.action[key][head][n] = values[taken[key]]
-                taken[key] += 1
-                self.step([n])
-                if self.staging.terminated[n] or self.staging.truncated[n]:  # the caller notices
-                    self._episodes.summaries.clear()
-                    self._begin(n)
-                    break
-            else:
-                if given_after == len(keys):
-                    self._give_state(n, history["state"], len(keys))
+            self._repeat_acts(n, history)
             self.envs[n].context.is_logged = True
             for name, wrapper in self._stacks[n].items():
                 if name in states:
                     wrapper.load_state_dict(states[name])
         self.autoreset = autoreset
+
+    def _repeat_acts(self, n: int, history: dict[str, Any]) -> None:
+        """Repeat the saved acts of an episode; if one ends it, begin again, which the caller notices."""
+        n_repeated = dict.fromkeys(self.spec.step_keys, 0)
+        for place, index in enumerate(history["keys"].tolist()):
+            if place == history.get("n_before"):
+                self._give_state(n, history["state"], place)
+            key = self.spec.step_keys[index]
+            for head, values in history["actions"][key].items():
+                self.staging.action[key][head][n] = values[n_repeated[key]]
+            n_repeated[key] += 1
+            self.step([n])
+            if self.staging.terminated[n] or self.staging.truncated[n]:
+                self._episodes.summaries.clear()
+                self._begin(n)
+                return
+        if history.get("n_before") == len(history["keys"]):
+            self._give_state(n, history["state"], len(history["keys"]))

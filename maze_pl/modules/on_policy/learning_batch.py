@@ -1,12 +1,13 @@
-"""Learning from rollouts: the learning batch, and the base of algorithms that learn from one.
+"""The learning batch of a rollout: its acts with values and advantages.
 
-For recurrent policies the acts of a learning batch become sequences, and gradients flow back to the
-first act of a sequence (truncated back-propagation through time).
+Three steps: the networks evaluate the acts (`evaluation`), credit is assigned to them (`credit`), and
+they are arranged in rows or, for recurrent networks, in sequences. Gradients flow back to the first
+act of a sequence (truncated back-propagation through time).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,18 +15,12 @@ from torch import Tensor
 from maze_pl.agents import StateCritic, TorchActorCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checks import check_at_least, check_fraction, check_not_negative
 from maze_pl.core.policy import evaluation_mode
-from maze_pl.core.spec import Spec
-from maze_pl.functional import value_loss
-from maze_pl.functional.scaled_sums import add_scaled, subtract_scaled
-from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
 from maze_pl.modules.on_policy.advantages import normalize_advantages
-from maze_pl.modules.on_policy.credit import Method, VTrace, assign_credit, importance_of_acts
+from maze_pl.modules.on_policy.credit import Credits, Method, VTrace, assign_credit, importance_of_acts
 from maze_pl.modules.on_policy.critic_states import CriticStates, StatesOfRollout
-from maze_pl.modules.on_policy.diagnostics import explained_variances
 from maze_pl.modules.on_policy.evaluation import (
+    ExistingActs,
     existing_acts,
     in_sequences,
     log_prob_of,
@@ -36,261 +31,15 @@ from maze_pl.modules.on_policy.evaluation import (
     values_of,
 )
 from maze_pl.modules.on_policy.leave_one_out import with_leave_one_out_baseline
-from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, PolicySamples
-from maze_pl.modules.on_policy.rollout_warnings import warn_if_few_episodes_end, warn_if_rewards_cancel_out
-from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
-from maze_pl.modules.optimization.parameter_group import ParameterGroup
-from maze_pl.schedules import Coefficient
-
-PolicyLosses = Callable[[StepKey, PolicySamples, Tensor], Tensor]
-"""Function from a step key, its acts, and their log-probabilities [n] with gradients to [n] losses."""
+from maze_pl.modules.on_policy.minibatches import LearningBatch, PolicySamples
 
 
-class OnPolicyModule(AlgorithmModule):
-    """Base of algorithms that learn from rollouts by an actor-critic loss.
+class _Arranged(NamedTuple):
+    """Acts in the units that minibatches consist of; attributes as in `LearningBatch`."""
 
-    A subclass writes `training_step`, which makes a learning batch and takes gradient steps, and
-    `loss`, which names the loss of the policy:
-
-        def training_step(self, rollout, batch_idx):
-            batch = self.make_learning_batch(rollout, self.gae_lambda, with_log_prob=True)
-            for minibatch in batch.minibatches(4, self.generator):
-                self.gradient_step(self.loss, minibatch, even=batch.even)
-
-        def loss(self, minibatch):
-            return self.actor_critic_loss(minibatch, self.policy_losses)
-
-    Args:
-        gamma: Discount of one environment step.
-        policy_loss_coef: Weight of the policy's loss.
-        value_loss_coef: Weight of the critic's loss.
-        entropy_coef: Weight of the entropy bonus of the policy.
-        sequence_length: Length of truncated back-propagation through time, in acts of one actor,
-            for recurrent policies. Minibatches then consist of sequences of this many acts, or
-            fewer at the ends of episodes and rollouts.
-        networks: Composer that builds policy and critic; `auto`, the default, for networks that
-            fit the spaces.
-        spec: Observations and actions of the agent; the command line takes it from the data module.
-        actor_critic: Ready-made networks, instead of `networks`.
-        lr: Learning rate: a number or a schedule.
-        optimizer: `adam`, `sgd` with a momentum of 0.9, or a class of optimisers with its options.
-        optimizer_groups: Pattern of parameter names -> options of the optimiser for these
-            parameters; the first pattern that matches counts.
-        frozen: Patterns of parameter names, such as `policy.*`, that are not trained.
-        max_grad_norm: Maximum L2 norm of the gradient; 0 for no limit.
-        lr_schedule: `linear` decays the learning rate from `lr` to 0 over all batches of the run.
-        critic_burn_in_epochs: Number of initial epochs in which only the critic learns. Parameters
-            that it shares with the policy are not updated either.
-        grad_norms_by_part: Also record the gradient norm of each part of the networks, such as body
-            and heads, under the statistics `policy_grad_norm` and `critic_grad_norm`.
-        capture: `auto` traces the operations of an update once and runs the trace, where that is
-            possible and yields the same numbers; `off` runs every update eagerly.
-    """
-
-    batch_type: ClassVar[type] = Rollout
-    critic_type: ClassVar[type] = StateCritic
-
-    def __init__(
-        self,
-        *,
-        gamma: float = 0.98,
-        policy_loss_coef: Coefficient = 1.0,
-        value_loss_coef: Coefficient = 0.5,
-        entropy_coef: Coefficient = 2.5e-4,
-        sequence_length: int = 16,
-        networks: NetworksOption | None = None,
-        spec: Spec | dict[str, Any] | None = None,
-        actor_critic: TorchActorCritic | None = None,
-        lr: Coefficient = 5e-4,
-        optimizer: OptimizerChoice = "adam",
-        optimizer_groups: dict[str, ParameterGroup] | None = None,
-        frozen: list[str] | None = None,
-        max_grad_norm: float = 0.0,
-        lr_schedule: Literal["constant", "linear"] = "constant",
-        critic_burn_in_epochs: int = 0,
-        grad_norms_by_part: bool = False,
-        capture: Literal["auto", "off"] = "auto",
-    ) -> None:
-        super().__init__(
-            networks=networks,
-            spec=spec,
-            actor_critic=actor_critic,
-            lr=lr,
-            optimizer=optimizer,
-            optimizer_groups=optimizer_groups,
-            frozen=frozen,
-            max_grad_norm=max_grad_norm,
-            lr_schedule=lr_schedule,
-            critic_burn_in_epochs=critic_burn_in_epochs,
-            grad_norms_by_part=grad_norms_by_part,
-            capture=capture,
-        )
-        check_fraction(gamma=gamma)
-        check_at_least(1, sequence_length=sequence_length)
-        self.gamma = gamma
-        self.policy_loss_coef = self.coefficient("policy_loss_coef", policy_loss_coef, check_not_negative)
-        self.value_loss_coef = self.coefficient("value_loss_coef", value_loss_coef, check_not_negative)
-        self.entropy_coef = self.coefficient("entropy_coef", entropy_coef, check_not_negative)
-        self.sequence_length = sequence_length
-        self._critic_states = CriticStates()
-        self._n_rollouts = 0
-        self._has_warned_of_ends = False
-
-    def on_networks_ready(self) -> None:
-        """Refuse distributions without probabilities to learn from; see `refuse_exploration_scale`."""
-        super().on_networks_ready()
-        refuse_exploration_scale(type(self).__name__, self.policy)
-
-    def rank_state(self) -> dict[str, Any]:
-        """Return the states of a critic that does not share the policy state."""
-        return {**super().rank_state(), "critic_states": self._critic_states.state_dict()}
-
-    def load_rank_state(self, state: dict[str, Any]) -> None:
-        """Continue with the states of the critic."""
-        super().load_rank_state(state)
-        if "critic_states" in state:
-            self._critic_states.load_state_dict(state["critic_states"])
-
-    def make_learning_batch(
-        self,
-        rollout: Rollout,
-        method: Method,
-        *,
-        normalize_advantage: bool = False,
-        with_log_prob: bool = False,
-        leave_one_out: bool = False,
-    ) -> LearningBatch:
-        """Evaluate a rollout, assign credit to its acts, and record open acts and the explained variance.
-
-        This is a collective call.
-
-        Args:
-            rollout: The collected rollout.
-            method: Credit assignment: lambda of generalised advantage estimates, or `VTrace`.
-            normalize_advantage: Normalise advantages to mean 0 and standard deviation 1, for each
-                step key over the valid acts of all ranks.
-            with_log_prob: Compute log-probabilities under the policy that acted.
-            leave_one_out: Take advantages over other episodes from the same start.
-
-        Returns:
-            The acts with values and advantages, to be divided into minibatches.
-
-        Raises:
-            ValueError: The networks have no state critic.
-        """
-        self._warn_of_rollout(rollout, leave_one_out)
-        batch = learning_batch(
-            self.networks,
-            rollout,
-            self.gamma,
-            method,
-            normalize_advantage=normalize_advantage,
-            with_log_prob=with_log_prob,
-            sequence_length=self.sequence_length,
-            critic_states=self._critic_states,
-            leave_one_out=leave_one_out,
-        )
-        for step_key, (n_open, n_acts) in batch.open_share.items():
-            self.record("open_acts", n_open, step_key, count=n_acts)
-        for step_key, (explained, total) in explained_variances(batch.acts).items():
-            self.record("explained_variance", explained, step_key, count=total)
-        return batch
-
-    def _warn_of_rollout(self, rollout: Rollout, leave_one_out: bool) -> None:
-        """Warn of rollouts that teach little: in the first one, or in the 1st, 2nd, 4th, ..., as reading waits."""
-        self._n_rollouts += 1
-        if self._n_rollouts == 1:
-            warn_if_rewards_cancel_out(_state_critic(self.networks).kind, rollout)
-        is_power_of_two = self._n_rollouts & (self._n_rollouts - 1) == 0
-        if leave_one_out and is_power_of_two and not self._has_warned_of_ends:
-            self._has_warned_of_ends = warn_if_few_episodes_end(rollout)
-
-    def actor_critic_loss(
-        self,
-        minibatch: Minibatch,
-        policy_losses: PolicyLosses,
-        value_clip_range: float | Tensor | None = None,
-    ) -> Tensor:
-        """Compute the loss of policy and critic, summed over step keys k, and record its terms.
-
-            L = sum_k c_p * mean(L_policy) + c_v * mean((V(s_t) - R_t)^2) - c_e * mean(H(pi_k(s_t)))
-
-        Args:
-            minibatch: Acts by step key; `weight.dot(x)` is the mean of x over the acts.
-            policy_losses: Function from a step key, its acts, and their log-probabilities [n] with
-                gradients to [n] losses.
-            value_clip_range: Maximum change of a value from before learning; None for no clipping.
-
-        Returns:
-            A scalar; its mean over ranks is minimised.
-        """
-        critic = _state_critic(self.networks)
-        total = torch.zeros((), device=self.device)
-        for step_key, acts in minibatch.items():
-            if not self.in_critic_burn_in:
-                output = self.policy.compute_policy_output(step_key, acts.observation, acts.agent_id)
-                log_prob, entropies = output.distribution.log_prob_and_entropy(acts.action)
-                # `dot`, unlike @, is computed in float32 in mixed precision too
-                policy_loss = acts.weight.dot(policy_losses(step_key, acts, log_prob))
-                entropy = acts.weight.dot(entropies)
-                total = add_scaled(total, policy_loss, self.policy_loss_coef)
-                total = subtract_scaled(total, entropy, self.entropy_coef)
-                self.record("policy_loss", policy_loss, step_key, count=acts.share)
-                self.record("policy_entropy", entropy, step_key, count=acts.share)
-                if output.auxiliary:
-                    losses = self.policy_auxiliary_losses(step_key, acts, output.auxiliary)
-                    if losses is not None:
-                        auxiliary_loss = acts.weight.dot(losses)
-                        total = total + auxiliary_loss
-                        self.record("policy_auxiliary_loss", auxiliary_loss, step_key, count=acts.share)
-            if acts.has_values:
-                critic_output = critic.output(step_key, acts.critic_inputs, acts.agent_id)
-                value = critic_output.value
-                error = acts.value_weight.dot(value_loss(value, acts.return_, acts.old_value, value_clip_range))
-                total = add_scaled(total, error, self.value_loss_coef)
-                self.record(
-                    "critic_value",
-                    acts.value_weight.dot(value.detach()),
-                    step_key,
-                    count=acts.value_share,
-                )
-                self.record("critic_value_loss", error, step_key, count=acts.value_share)
-                if critic_output.auxiliary:
-                    losses = self.critic_auxiliary_losses(step_key, acts, critic_output.auxiliary)
-                    if losses is not None:
-                        auxiliary_loss = acts.value_weight.dot(losses)
-                        total = total + auxiliary_loss
-                        self.record("critic_auxiliary_loss", auxiliary_loss, step_key, count=acts.value_share)
-        return total
-
-    def policy_auxiliary_losses(
-        self, step_key: StepKey, acts: PolicySamples, outputs: dict[str, Tensor]
-    ) -> Tensor | None:
-        """Compute losses from the auxiliary outputs of the policy's network; a subclass may override it.
-
-        It is called if the network of the sub-step declares auxiliary outputs, not during critic
-        burn-in. The mean over the acts is added to the loss and recorded as
-        `policy_auxiliary_loss`.
-
-        Args:
-            step_key: The sub-step.
-            acts: Its acts in the minibatch.
-            outputs: Name -> [n, *shape], with gradients.
-
-        Returns:
-            [n] losses of the acts, with their coefficient; None if there are none.
-        """
-        return None
-
-    def critic_auxiliary_losses(
-        self, step_key: StepKey, acts: PolicySamples, outputs: dict[str, Tensor]
-    ) -> Tensor | None:
-        """Compute losses from the auxiliary outputs of the critic's network, as `policy_auxiliary_losses`.
-
-        The mean over the acts whose values the critic learns is added to the loss and recorded as
-        `critic_auxiliary_loss`.
-        """
-        return None
+    acts: dict[StepKey, PolicySamples]
+    row: dict[StepKey, Tensor] | None
+    n_rows: int
 
 
 def learning_batch(
@@ -327,58 +76,93 @@ def learning_batch(
     Raises:
         ValueError: The networks have no state critic.
     """
-    critic = _state_critic(actor_critic)
-    has_open_acts = rollout.dense and not rollout.flat and critic.kind == "step"  # which are kept, with weight 0
-    samples: dict[StepKey, PolicySamples] = {}
+    critic = state_critic_of(actor_critic)
+    # Where every entry is an act, open acts stay among the samples, with weight 0.
+    has_open_acts = rollout.dense and not rollout.flat and critic.kind == "step"
     with evaluation_mode(actor_critic), torch.no_grad():
         states: dict[StepKey, StatesOfRollout] = {}
         if actor_critic.critic_state_shapes:
             states = (critic_states or CriticStates()).advance(actor_critic, rollout)
         acts = existing_acts(rollout, critic, states)
         values, final_values = values_of(critic, rollout, acts)
-        if with_log_prob:
-            log_probs = {key: log_prob_of(actor_critic, key, part) for key, part in acts.items()}
-        else:
-            log_probs = {key: torch.zeros_like(part.agent_id, dtype=torch.float32) for key, part in acts.items()}
+        log_probs = _log_probs(actor_critic, acts, with_log_prob)
         if isinstance(method, VTrace):
             method = replace(method, log_rho=log_ratios(actor_critic, acts))
         credit = assign_credit(critic.kind, rollout, values, final_values, gamma, method)
         if leave_one_out:
             credit = with_leave_one_out_baseline(credit, rollout, gamma, by_actor=critic.kind == "step")
-        for key, part in acts.items():
-            samples[key] = samples_of(part, values[key], log_probs[key], credit[key])
+        samples = {key: samples_of(part, values[key], log_probs[key], credit[key]) for key, part in acts.items()}
         if normalize_advantage:
             normalize_advantages(samples, weighted=leave_one_out or has_open_acts)
-    importance = importance_of_acts(critic.kind, rollout, method, credit)
     open_share = open_shares(acts, samples, credit, has_weightless=has_open_acts, of_policy=leave_one_out)
     is_recurrent = bool(states) or any(segment.policy_state for segment in rollout.segments.values())
-    rows: dict[StepKey, Tensor] | None = None
     if is_recurrent:
-        n_rows = 0
-        sequences: dict[StepKey, Tensor] = {}
-        for key, part in acts.items():
-            samples[key], sequences[key] = in_sequences(samples[key], part, credit[key], sequence_length)
-        rows = sequences
-    elif rollout.flat or rollout.dense:
-        n_rows = rollout.rows.filled.numel()
-        if leave_one_out:
-            rows = {key: torch.arange(n_rows, device=part.weight.device) for key, part in samples.items()}
+        arranged = _arranged_in_sequences(acts, samples, credit, sequence_length)
     else:
-        n_rows = int(rollout.rows.filled.sum())
-        rows = rows_of(rollout, acts, credit)
+        arranged = _arranged_in_rows(rollout, acts, samples, credit, has_weights=leave_one_out)
     return LearningBatch(
-        acts=samples,
-        row=rows,
-        n_rows=n_rows,
+        acts=arranged.acts,
+        row=arranged.row,
+        n_rows=arranged.n_rows,
         shared=critic.kind == "shared",
         open_share=open_share,
-        importance_weight=importance,
+        importance_weight=importance_of_acts(critic.kind, rollout, method, credit),
         has_open_acts=has_open_acts and not is_recurrent,
     )
 
 
-def _state_critic(actor_critic: TorchActorCritic) -> StateCritic:
-    """Return the critic.
+def _log_probs(
+    actor_critic: TorchActorCritic, acts: Mapping[StepKey, ExistingActs], are_wanted: bool
+) -> dict[StepKey, Tensor]:
+    """Step key -> [n] log-probabilities under the policy that acted; zeros if they are not wanted."""
+    if are_wanted:
+        return {key: log_prob_of(actor_critic, key, part) for key, part in acts.items()}
+    return {key: torch.zeros_like(part.agent_id, dtype=torch.float32) for key, part in acts.items()}
+
+
+def _arranged_in_sequences(
+    acts: Mapping[StepKey, ExistingActs], samples: Mapping[StepKey, PolicySamples], credit: Credits, length: int
+) -> _Arranged:
+    """Arrange acts in sequences of at most `length` acts of one actor; see `in_sequences`."""
+    arranged: dict[StepKey, PolicySamples] = {}
+    sequences: dict[StepKey, Tensor] = {}
+    for key, part in acts.items():
+        arranged[key], sequences[key] = in_sequences(samples[key], part, credit[key], length)
+    return _Arranged(arranged, sequences, n_rows=0)
+
+
+def _arranged_in_rows(
+    rollout: Rollout,
+    acts: dict[StepKey, ExistingActs],
+    samples: dict[StepKey, PolicySamples],
+    credit: Credits,
+    *,
+    has_weights: bool,
+) -> _Arranged:
+    """Note the row of each act.
+
+    Args:
+        rollout: The collected rollout.
+        acts: All acts.
+        samples: Valid acts of each step key.
+        credit: Credit of the acts.
+        has_weights: Whether acts may have weight 0 in the loss of the policy, so that minibatches must
+            count them one by one.
+    """
+    if not (rollout.flat or rollout.dense):
+        return _Arranged(samples, rows_of(rollout, acts, credit), int(rollout.rows.filled.sum()))
+    n_rows = rollout.rows.filled.numel()
+    rows: dict[StepKey, Tensor] | None = None  # act i belongs to row i
+    if has_weights:
+        rows = {key: torch.arange(n_rows, device=part.weight.device) for key, part in samples.items()}
+    return _Arranged(samples, rows, n_rows)
+
+
+def state_critic_of(actor_critic: TorchActorCritic) -> StateCritic:
+    """Return the state critic of some networks.
+
+    Args:
+        actor_critic: Policy and critic.
 
     Raises:
         ValueError: The networks have no state critic.

@@ -223,22 +223,20 @@ class LearningBatch:
         device = next(iter(self.acts.values())).weight.device
         gathered: dict[StepKey, PolicySamples] = {}
         members: list[Tensor] = []  # by step key [n], minibatch of each gathered act, ascending
+        common: _Division | None = None  # of the rows; sequences are divided for each step key
+        if self.n_rows:
+            common = _divided(self.n_rows, n_minibatches, generator, device)
         for key, acts in self.acts.items():
-            if not (members and self.n_rows):
-                n_rows = self.n_rows or len(torch.unique((self.row or {})[key]))
-                place = torch.arange(n_rows, device=device) * n_minibatches
-                place = place.div_(max(n_rows, 1), rounding_mode="floor")
-                shuffled = None if generator is None else _permutation(n_rows, generator, device)
-                if shuffled is not None and self.row is not None:
-                    # by row, not by position in the shuffle
-                    place = torch.empty_like(place).scatter_(0, shuffled, place)
-            order = shuffled
-            member = place
-            if self.row is not None:
-                member, order = place[self.row[key]].sort(stable=True)  # sequences stay contiguous
+            if self.row is None:
+                assert common is not None
+                gathered[key] = acts if common.order is None else acts.select(common.order)
+                members.append(common.by_position)
+                continue
+            division = common or _divided(len(torch.unique(self.row[key])), n_minibatches, generator, device)
+            by_row = division.by_row()
+            member, order = by_row[self.row[key]].sort(stable=True)  # sequences stay contiguous
             has_state = acts.policy_state_names or acts.critic_state
-            sequences = place.argsort(stable=True) if has_state else None
-            gathered[key] = acts if order is None else acts.select(order, sequences)
+            gathered[key] = acts.select(order, by_row.argsort(stable=True) if has_state else None)
             members.append(member)
         return self._normalised(gathered, members, n_minibatches)
 
@@ -323,6 +321,31 @@ class LearningBatch:
             return [(round(share, 9), round(value_share, 9)) for share, value_share in pairs]
         share, value_share = shares.unbind(0)
         return list(zip(share.unbind(0), value_share.unbind(0), strict=True))
+
+
+class _Division(NamedTuple):
+    """Division of R rows or sequences into minibatches of almost equal size.
+
+    Attributes:
+        by_position: [R] minibatch of the row at each position of the order, ascending.
+        order: [R] the rows in shuffled order; None if they keep their order.
+    """
+
+    by_position: Tensor
+    order: Tensor | None
+
+    def by_row(self) -> Tensor:
+        """Return the minibatch of each row, [R]."""
+        if self.order is None:
+            return self.by_position
+        return torch.empty_like(self.by_position).scatter_(0, self.order, self.by_position)
+
+
+def _divided(n_rows: int, n_minibatches: int, generator: torch.Generator | None, device: torch.device) -> _Division:
+    """Divide rows or sequences; arguments as for `LearningBatch.minibatches`."""
+    by_position = torch.arange(n_rows, device=device) * n_minibatches
+    by_position = by_position.div_(max(n_rows, 1), rounding_mode="floor")
+    return _Division(by_position, None if generator is None else _permutation(n_rows, generator, device))
 
 
 def _permutation(n_rows: int, generator: torch.Generator, device: torch.device) -> Tensor:

@@ -8,6 +8,7 @@ be made (`TracedLosses`); otherwise it comes from autograd, with the same number
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -165,7 +166,7 @@ class GradientSteps:
         if traced:
             computed = self.traced_losses.gradient(plan, loss, minibatch, even=even)
         elif plan.owner is not None:
-            self.traced_losses.leave_out(loss)
+            self.traced_losses.note_untraced(loss)
         if computed is None:
             computed = self.evaluate(loss, minibatch)
         if isinstance(computed, Evaluated):
@@ -254,27 +255,12 @@ class GradientSteps:
             self.plans = {}
         if not steps:
             return Finished([], [], 0)
-        values_of_steps = torch.cat([step.numbers for step in steps]).tolist()  # reading waits for the device
-        groups: dict[int, tuple[Computed, list[list[float]]]] = {}  # steps with one description: the first, all numbers
-        begin = 0
-        for step in steps:
-            end = begin + step.numbers.numel()
-            groups.setdefault(id(step.described), (step, []))[1].append(values_of_steps[begin:end])
-            begin = end
-        sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
-        for step, rows in groups.values():
-            numbers = [sum(column) for column in zip(*rows, strict=True)]
-            values = numbers[step.first : step.first + len(step.described.names)]
-            counts = step.counts(numbers, len(rows))
-            for statistic, number, count in zip(step.described.names, values, counts, strict=True):
-                total, total_count = sums.get(statistic, (0.0, 0.0))
-                sums[statistic] = total + number, total_count + count
-        failed = [] if math.isfinite(sum(values_of_steps)) else _failed_values(steps, values_of_steps)
+        numbers = _on_host(steps)
+        failed = _failed_values(steps, numbers)
         latest = self._gradients.values()
         if not failed and not all(math.isfinite(float(torch.linalg.vector_norm(flat))) for flat in latest):
             failed = ["gradient", "the last optimisation step"]
-        totals = [StatisticSum(*statistic, *total) for statistic, total in sums.items()]
-        return Finished(totals, failed, len(steps))
+        return Finished(_summed(steps, numbers), failed, len(steps))
 
 
 def _require_scalar(loss: Any, what: str) -> None:
@@ -298,17 +284,49 @@ def _step_optimizer(plan: StepPlan) -> None:
     plan.wrapper.step()
 
 
-def _failed_values(steps: Sequence[Computed], values_of_steps: Sequence[float]) -> list[str]:
-    """Return the names of values that are not finite in the first step that has any, and that step; or nothing."""
-    begin = 0
-    for index, step in enumerate(steps):
-        end = begin + step.numbers.numel()
-        names = [name if key is None else f"{name} of step key {key!r}" for name, key in step.described.names]
-        pairs = zip([*["gradient", "loss"][2 - step.first :], *names], values_of_steps[begin:end], strict=False)
-        failed = [name for name, number in pairs if not math.isfinite(number)]
+def _on_host(steps: Sequence[Computed]) -> list[list[float]]:
+    """Return the numbers of each step, in one transfer, which waits for the device."""
+    everything = torch.cat([step.numbers for step in steps]).tolist()
+    rest = iter(everything)
+    return [list(itertools.islice(rest, step.numbers.numel())) for step in steps]
+
+
+def _summed(steps: Sequence[Computed], numbers: Sequence[list[float]]) -> list[StatisticSum]:
+    """Add up the values that losses have recorded, by name and step key.
+
+    Args:
+        steps: The steps.
+        numbers: The numbers of each.
+    """
+    groups: dict[int, tuple[Computed, list[list[float]]]] = {}  # steps with one description: the first, all numbers
+    for step, of_step in zip(steps, numbers, strict=True):
+        groups.setdefault(id(step.described), (step, []))[1].append(of_step)
+    sums: dict[tuple[str, StepKey | None], tuple[float, float]] = {}
+    for step, rows in groups.values():
+        columns = [sum(column) for column in zip(*rows, strict=True)]
+        values = columns[step.first : step.first + len(step.described.names)]
+        counts = step.counts(columns, len(rows))
+        for statistic, value, count in zip(step.described.names, values, counts, strict=True):
+            total, total_count = sums.get(statistic, (0.0, 0.0))
+            sums[statistic] = total + value, total_count + count
+    return [StatisticSum(*statistic, *total) for statistic, total in sums.items()]
+
+
+def _failed_values(steps: Sequence[Computed], numbers: Sequence[list[float]]) -> list[str]:
+    """Return the names of values that are not finite in the first step that has any, and that step; or nothing.
+
+    Args:
+        steps: The steps.
+        numbers: The numbers of each: the norm of the gradient if it is limited, the loss, recorded values.
+    """
+    for index, (step, of_step) in enumerate(zip(steps, numbers, strict=True)):
+        if math.isfinite(sum(of_step)):
+            continue
+        names = ["gradient", "loss"] if step.has_norm else ["loss"]
+        names += [name if key is None else f"{name} of step key {key!r}" for name, key in step.described.names]
+        failed = [name for name, number in zip(names, of_step, strict=False) if not math.isfinite(number)]
         if failed:
             return [*failed, f"optimisation step {index + 1} of {len(steps)}"]
-        begin = end
     return []
 
 

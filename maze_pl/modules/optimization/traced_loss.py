@@ -182,8 +182,8 @@ class TracedLosses:
         _, numbers = run_trace(trace, [*plan.parameters, *tensors, plan.gradient])
         return Computed(traced.described, numbers, has_norm=limit > 0.0)
 
-    def leave_out(self, loss: LossOf) -> None:
-        """Log that a loss is not traced because it does more than compute its result."""
+    def note_untraced(self, loss: LossOf) -> None:
+        """Log that a step was asked not to trace its loss, which does more than compute its result."""
         self._say(f"updates by {_name(loss)} are computed by autograd: the loss also keeps values, such as TD errors")
 
     def _may_trace(self, loss: LossOf, plan: StepPlan, minibatch: Any) -> TypeGuard[MethodType]:
