@@ -594,14 +594,18 @@ options. Values are means of 100 test episodes with the most likely actions, ove
 
 
 STRUCTURE_NOTES = """\
-With dense networks, structure pays where a decision is a combination: cutting-2D (400 cuts), the flexible job \
-shop (30 pairs of job and alternative) and vehicle routing (63 pairs of vehicle and next stop). A flat network \
-learns each combination by itself; of two actors, the second one sees what the first one has chosen, and has few \
-choices. Pointer networks score each option from its own numbers, so that all options share what is learned. \
-With them, both forms are about as good, and better than any dense network. In the stock, each echelon has a \
-separate head in the flat form, too, so that there are no combinations to learn, and the flat actor sees the \
-whole chain: no difference can be told from chance there, and structure takes three times as long. In ride \
-hailing, a vehicle that is an agent is credited with its own income.
+- **Combinations, dense networks.** Structure pays where a decision is a combination: cutting-2D (400 \
+cuts), the flexible job shop (30 pairs of job
+  and alternative) and vehicle routing (63 pairs of vehicle and next stop). A flat network learns each \
+combination by itself; of two actors, the
+  second one sees what the first one has chosen, and has few choices.
+- **Pointer networks** score each option from its own numbers, so that all options share what is learned. \
+With them, both forms are about as good,
+  and better than any dense network.
+- **Stock.** Each echelon has a separate head in the flat form, too, so that there are no combinations to \
+learn, and the flat actor sees the whole
+  chain. The differences may be due to chance, and structure takes three times as long.
+- **Ride hailing.** A vehicle that is an agent is credited with its own income.
 """
 
 SEARCH = """## Search at decision time
