@@ -252,10 +252,14 @@ class UnfitEpisodeError(ValueError):
         is_missing: Whether the episode lacks it.
     """
 
-    def __init__(self, message: str, *, is_of_observation: bool, is_missing: bool) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, is_of_observation: bool = False, is_missing: bool = False) -> None:
+        super().__init__(message, is_of_observation, is_missing)  # all, so that processes can send it
         self.is_of_observation = is_of_observation
         self.is_missing = is_missing
+
+    def __str__(self) -> str:
+        """The message."""
+        return str(self.args[0])
 
 
 def refuse_states(sources: Iterable[Any]) -> None:

@@ -23,10 +23,17 @@ class PlainHyperparameters:
 
     Attributes:
         make_again: Makes the algorithm with untrained networks for another `spec`, by the configuration of its run;
-            None if it was not loaded from one.
+            None if it was not loaded from one. Copies lack it, as it holds objects that may not be copied.
     """
 
     make_again: Callable[..., Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies get, without `make_again`."""
+        inherited: Any = super()
+        state = dict(inherited.__getstate__())
+        state.pop("make_again", None)
+        return state
 
     def save_hyperparameters(
         self,

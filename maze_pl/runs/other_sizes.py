@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.runs.compatibility import different_spaces, require_same_names, shapes
 from maze_pl.runs.vector_inputs import vector_inputs
@@ -37,8 +39,11 @@ def in_sizes_of(agent: Any, spec: Spec) -> Any:
         return agent
     refusal = f"the policy was trained with other spaces: {difference}"
     remedy = "use its environment and wrappers"
+    if not _differ_in_sizes_only(there, here):
+        raise ConfigurationError(f"{refusal}; {remedy}")
     try:
-        made: AlgorithmModule = agent.make_again(spec=spec)
+        with torch.random.fork_rng(devices=()):  # networks are made on the CPU; their first weights do not count
+            made: AlgorithmModule = agent.make_again(spec=spec)
         weights, expected = agent.policy.state_dict(), made.policy.state_dict()
         fits = shapes(weights) == shapes(expected)
         vectors = vector_inputs(made.policy, expected, spec)
@@ -50,6 +55,7 @@ def in_sizes_of(agent: Any, spec: Spec) -> Any:
     made.policy.load_state_dict(weights)
     _take_critic(made, agent)
     made.env_steps = agent.env_steps
+    made.make_again = agent.make_again
     return made.to(agent.device).train(agent.training)
 
 
@@ -62,6 +68,38 @@ def described_sizes(agent: AlgorithmModule, spec: Spec) -> str:
     """
     difference = different_spaces(agent.policy.spec.to_dict(), spec.to_dict())
     return f"the agent plays in other sizes than those of its training: {difference}"
+
+
+def _differ_in_sizes_only(there: dict[str, Any], here: dict[str, Any]) -> bool:
+    """True if the differing spaces of two specifications are numbers of items, which sets may have any of.
+
+    These are shapes of observations with at most two axes, numbers of categories, and numbers of options of `Discrete`
+    actions. Weights that fit say nothing about other spaces: the same logits may stand for other choices of a
+    `MultiDiscrete` action, and images of several sizes may be flattened to the same vector.
+
+    Args:
+        there: `Spec.to_dict()` of an agent.
+        here: `Spec.to_dict()` of an environment.
+    """
+    for step, current in zip(there["steps"], here["steps"], strict=False):
+        for role, may_differ in (("observation", _may_have_other_items), ("action", _may_have_other_options)):
+            own = current[f"{role}_space"]["spaces"]
+            for name, space in step[f"{role}_space"]["spaces"].items():
+                other = own.get(name, space)  # missing ones are found by their names
+                is_same = all(space.get(key) == other.get(key) for key in ("type", "shape", "n", "nvec"))
+                if not is_same and not may_differ(space, other):
+                    return False
+    return True
+
+
+def _may_have_other_items(space: dict[str, Any], other: dict[str, Any]) -> bool:
+    """True for observations of the same type that are not images."""
+    return bool(space["type"] == other["type"]) and max(len(one.get("shape", ())) for one in (space, other)) <= 2
+
+
+def _may_have_other_options(space: dict[str, Any], other: dict[str, Any]) -> bool:
+    """True for actions that choose one of several options."""
+    return bool(space["type"] == other["type"] == "discrete")
 
 
 def _take_critic(made: AlgorithmModule, agent: AlgorithmModule) -> None:

@@ -48,6 +48,7 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
         from pytorch_lightning.utilities import rank_zero_info
 
         rank_zero_info(described_sizes(policy, spec))
+        warn_of_policy_bounds(policy.policy, spec)
         policy = sized
     if isinstance(policy, nn.Module):
         policy = getattr(policy, "policy", policy)  # of an algorithm

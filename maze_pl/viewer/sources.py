@@ -15,6 +15,7 @@ from maze_pl.envs.building import make_wrapped
 from maze_pl.envs.trajectory_record import StateTrajectoryRecord, read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.loading import load
+from maze_pl.runs.other_sizes import in_sizes_of
 from maze_pl.runs.recording_run import recording_checkpoint, recording_run
 from maze_pl.runs.rollout_table import EPISODES_FILE, EpisodeRow, read_episode_table
 from maze_pl.runs.rollout_wrappers import reward_wrappers_of, rollout_folder
@@ -254,6 +255,7 @@ def _episodes(records: Sequence[Record], origin: _Origin) -> list[Episode]:
     """Return the episodes of records of one origin, in their order."""
     episodes: list[Episode] = []
     open_: dict[tuple[str, str], Episode] = {}  # id and missing kind of record -> episode
+    agent = origin.agent
     for record in records:
         other = "states" if record.kind == "spaces" else "spaces"
         episode = open_.pop((record.episode_id, record.kind), None)
@@ -263,8 +265,9 @@ def _episodes(records: Sequence[Record], origin: _Origin) -> list[Episode]:
             open_[record.episode_id, other] = episode
         if isinstance(record, SpacesTrajectoryRecord):
             episode.spaces = record
-            if origin.agent is not None:
-                episode.decisions = decisions_of(origin.agent, record, origin.temperature)
+            if agent is not None:
+                agent = in_sizes_of(agent, record.spec)  # once for all records of these sizes
+                episode.decisions = decisions_of(agent, record, origin.temperature)
         else:
             episode.states = record
     for number, episode in enumerate(episodes):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 import yaml
+from gymnasium import spaces
 from torch import nn
 
 import maze_pl
@@ -21,6 +24,7 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.vehicle_routing import vehicle_routing_factory
 from maze_pl.modules import PPO
 from maze_pl.perception import CustomModelComposer, ProbabilisticPolicyComposer
+from maze_pl.runs.compatibility import shapes
 from maze_pl.runs.other_sizes import in_sizes_of
 from maze_pl.runs.rollout import rollout
 from maze_pl.viewer.decisions import decisions_of
@@ -153,3 +157,66 @@ def test_an_agent_that_was_not_loaded_is_refused() -> None:
     module = dense_agent(Spec.of(routing(10)))
     with pytest.raises(ConfigurationError, match="trained with other spaces"):
         rollout(lambda: routing(6), module, 1)
+
+
+class EqualSpaces(gymnasium.Env[Any, Any]):
+    """Has the same observation in each step."""
+
+    def __init__(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+        self.observation_space = observation
+        self.action_space = action
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.observation_space.sample(), 0.0, True, False, {}
+
+
+def flags(n: int = 7) -> spaces.Space[Any]:
+    return spaces.MultiBinary(n)
+
+
+def image(*shape: int) -> spaces.Space[Any]:
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        pytest.param((flags(), spaces.MultiDiscrete([3, 4])), (flags(), spaces.MultiDiscrete([4, 3])), id="choices"),
+        pytest.param((flags(), spaces.Box(-1, 1, (6,))), (flags(), spaces.Box(-1, 1, (2, 3))), id="shapes of actions"),
+        pytest.param(
+            (flags(), spaces.Discrete(3)), (spaces.Box(0, 1, (7,)), spaces.Discrete(3)), id="types of observations"
+        ),
+        pytest.param(
+            (image(64, 64, 3), spaces.Discrete(3)), (image(65, 65, 3), spaces.Discrete(3)), id="sizes of images"
+        ),
+    ],
+)
+def test_other_spaces_are_refused_although_the_weights_fit(there: Any, here: Any) -> None:
+    module = PPO(spec=Spec.of(GymMazeEnv(EqualSpaces(*there))))
+    module.make_again = PPO
+    other = PPO(spec=Spec.of(GymMazeEnv(EqualSpaces(*here))))
+    assert shapes(module.policy.state_dict()) == shapes(other.policy.state_dict())
+    with pytest.raises(ConfigurationError, match="trained with other spaces"):
+        rollout(lambda: GymMazeEnv(EqualSpaces(*here)), module, 1)
+
+
+def test_playing_in_other_sizes_leaves_the_global_generator_as_it_is(agent: Any) -> None:
+    before = torch.random.get_rng_state()
+    in_sizes_of(agent, Spec.of(routing(6)))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_copies_of_an_agent_hold_no_objects_of_its_run(agent: Any, tmp_path: Path) -> None:
+    loaded = maze_pl.load(save(tmp_path / "last.ckpt", 10), objects={"data.env": lambda: None})
+    copied = pickle.loads(pickle.dumps(loaded))
+    assert copied.make_again is None
+    assert copied.env_steps == loaded.env_steps
+
+
+def test_an_agent_in_other_sizes_can_be_sized_again(agent: Any) -> None:
+    made = in_sizes_of(in_sizes_of(agent, Spec.of(routing(6))), Spec.of(routing(8)))
+    assert made.policy.spec.steps[0].action_space["option"].n == 9
