@@ -98,9 +98,12 @@ class BestCheckpoint(callbacks.ModelCheckpoint):
         """Begin an epoch without an evaluation."""
         self._evaluated = False
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Note that there is a score; compare it at once if the epoch continues, unless it is of training."""
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note that there is a score, before `LastCheckpoint` may write a checkpoint."""
         self._evaluated = not trainer.sanity_checking
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare the score at once if the epoch continues, unless it is of training."""
         is_due = not trainer.is_last_batch and not is_of_training(str(self.monitor))
         if trainer.state.fn == "fit" and is_due:
             self.on_train_epoch_end(trainer, pl_module)

@@ -98,15 +98,15 @@ class EarlyStopping(callbacks.EarlyStopping):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Check for improvement, unless no evaluation has taken place that could give the value."""
-        if is_of_training(self.monitor) and is_within_epoch(trainer):
+        is_awaited = is_of_training(self.monitor) or not self._evaluated
+        if is_awaited and is_within_epoch(trainer):
             return  # a resumed run finishes the epoch
         is_known = self._is_evaluated_each_epoch and self.monitor in current_metrics(trainer)
         if self._evaluated or is_known:
             super().on_train_epoch_end(trainer, pl_module)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that there was an evaluation."""
-        super().on_validation_end(trainer, pl_module)
         self._evaluated = self._evaluated or not trainer.sanity_checking
 
     def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:

@@ -21,7 +21,8 @@ class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the m
     never continues from an earlier point than that of its best checkpoint.
 
     A run that ends within an epoch, for example by `max_steps`, is resumed after its last batch and
-    finishes the epoch. An evaluation that Lightning adds to such an end does not count then.
+    finishes the epoch. An evaluation that Lightning adds to such an end does not count then, except
+    that it may have chosen `best.ckpt`.
 
     Args:
         every_n_epochs: Epochs between checkpoints; the end of a run is always kept.

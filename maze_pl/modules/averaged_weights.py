@@ -21,9 +21,9 @@ _Update = Callable[[list[Tensor], list[Tensor], Tensor | int], None]
 class ExactAverage(AveragedModel):
     """An average of parameters and running statistics, with the other buffers of the current module.
 
-    Other buffers are copied. torch truncates the mean of integers, so that the mean of a category 3
-    and the same 3 may be 2; bounds would be rounded, and options that follow a schedule, such as
-    the scale of exploration, would lag behind.
+    Other buffers are those of the current module at all times. torch truncates the mean of
+    integers, so that the mean of a category 3 and the same 3 may be 2; bounds would be rounded, and
+    options that follow a schedule, such as the scale of exploration, would lag behind.
 
     Args:
         average: The average that it replaces, before its first update.
@@ -46,16 +46,35 @@ class ExactAverage(AveragedModel):
             model: The current module.
         """
         average_batch_statistics(model)  # as the algorithm does after its callbacks
-        tensors, current = _tensors(self.module), _tensors(model)
-        is_first = bool(self.n_averaged == 0)
-        copied = tensors.keys() if is_first else tensors.keys() - self._averaged
-        for name in copied:
-            tensors[name].copy_(current[name])
-        if not is_first:
-            averaged = [tensors[name] for name in self._averaged]
-            latest = [current[name].to(tensors[name]) for name in self._averaged]
-            self._update(averaged, latest, self.n_averaged)
+        self.follow(model)
+        tensors, current = self._averaged_tensors(self.module), self._averaged_tensors(model)
+        if self.n_averaged == 0:
+            _copy(current, tensors)
+        else:
+            latest = [current[name].to(tensor) for name, tensor in tensors.items()]
+            self._update(list(tensors.values()), latest, self.n_averaged)
         self.n_averaged += 1
+
+    @torch.no_grad()
+    def follow(self, module: nn.Module) -> None:
+        """Copy the buffers that are not averaged.
+
+        Args:
+            module: The current module.
+        """
+        tensors = _tensors(self.module)
+        for name, tensor in _tensors(module).items():
+            if name not in self._averaged:
+                tensors[name].copy_(tensor)
+
+    @torch.no_grad()
+    def replace(self, module: nn.Module) -> None:
+        """Give a module the average in place of its current weights.
+
+        Args:
+            module: The current module.
+        """
+        _copy(self._averaged_tensors(self.module), self._averaged_tensors(module))
 
     @torch.no_grad()
     def exchange(self, module: nn.Module) -> None:
@@ -67,13 +86,13 @@ class ExactAverage(AveragedModel):
         Args:
             module: The current module.
         """
-        tensors = _tensors(module)
+        tensors = self._averaged_tensors(module)
         if self._current:
             _copy(self._current, tensors)
             self._current = {}
         else:
             self._current = {name: tensor.clone() for name, tensor in tensors.items()}
-            _copy(_tensors(self.module), tensors)
+            self.replace(module)
 
     def undo_exchange(self, module: nn.Module) -> None:
         """Give a module its current weights back, if it has the average.
@@ -83,6 +102,10 @@ class ExactAverage(AveragedModel):
         """
         if self._current:
             self.exchange(module)
+
+    def _averaged_tensors(self, module: nn.Module) -> dict[str, Tensor]:
+        """Return the tensors of a module that are averaged."""
+        return {name: tensor for name, tensor in _tensors(module).items() if name in self._averaged}
 
 
 def average_exactly(trainer: pl.Trainer) -> None:
@@ -102,8 +125,22 @@ def average_exactly(trainer: pl.Trainer) -> None:
             vars(callback).update(
                 _average_model=average,
                 _swap_models=average.exchange,
+                _copy_average_to_current=average.replace,
+                on_save_checkpoint=partial(_save, callback, average),
                 on_exception=partial(_after_failure, callback, average),
             )
+
+
+def _save(
+    callback: WeightAveraging,
+    average: ExactAverage,
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    checkpoint: dict[str, Any],
+) -> None:
+    """Save an average with the other buffers as they are now."""
+    average.follow(module)
+    type(callback).on_save_checkpoint(callback, trainer, module, checkpoint)
 
 
 def _after_failure(
@@ -124,13 +161,14 @@ def _average_each(mean: _Mean, averaged: list[Tensor], current: list[Tensor], n_
         tensor.copy_(mean(tensor, latest, n_averaged))
 
 
-def _averaged_names(module: nn.Module, *, with_statistics: bool) -> list[str]:
+def _averaged_names(module: nn.Module, *, with_statistics: bool) -> set[str]:
     """Return the names of parameters, and of the running statistics of layers if wanted."""
     tensors: dict[str, Tensor] = dict(module.named_parameters())
     for prefix, part in module.named_modules():
         if with_statistics and isinstance(part, _NormBase):
             tensors.update(part.named_buffers(prefix, recurse=False))
-    return [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+    numbers = ((name, tensor.dtype) for name, tensor in tensors.items())
+    return {name for name, dtype in numbers if dtype.is_floating_point or dtype.is_complex}
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:

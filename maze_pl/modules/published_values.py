@@ -13,10 +13,10 @@ _EPISODES: Final = f"{_TRAINING}_BaseEnvEvents/reward/episode_count"
 
 
 class PublishedValues:
-    """Names of the values that a module has given to callbacks, by age.
+    """Remembers which values that callbacks see are of the latest epoch and evaluation.
 
-    Lightning keeps each value until the end of a run, so that an evaluation without a value appears
-    to have that of an earlier one. The names tell which values are of the latest one.
+    Lightning keeps each value until the end of a run. If an evaluation lacks a value, callbacks
+    would take the value of an earlier evaluation for it.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class PublishedValues:
         self._epoch: int | None = None  # whose values of training are the latest
 
     def begin(self, sources: Collection[str], epoch: int) -> None:
-        """Make the values of the previous epoch, or of the previous evaluation by all evaluators, earlier ones.
+        """Begin an epoch or an evaluation: values of the previous one count as old.
 
         Args:
             sources: "train", or the evaluators whose values come next.
@@ -83,7 +83,7 @@ class PublishesValues:
     """A module whose values callbacks monitor.
 
     Attributes:
-        published: Names of the values, by age.
+        published: Remembers which of the values are the latest.
     """
 
     published: PublishedValues

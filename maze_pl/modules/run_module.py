@@ -60,8 +60,7 @@ class RunModule(
         actor_critic: Policy and critic; None until they are built.
         generator: Random generator of this rank, restored with checkpoints.
         env_steps: Environment steps learned from so far, over all ranks and the whole run.
-        epoch_statistics: Source ("train" or an evaluator's name) -> the latest table of
-            "<Topic>/<event>/<statistic>".
+        epoch_statistics: "train" or evaluator -> latest table of "<Topic>/<event>/<statistic>".
         epoch_plots: Source -> figures of events that declare plots, under the same names.
     """
 
@@ -150,21 +149,19 @@ class RunModule(
     # ----------------------------------------------------------------------------------------------- schedules
 
     def coefficient(self, name: str, value: Coefficient, check: Check | None = None) -> float | Tensor:
-        """Make an option of the constructor accept a number or a schedule.
+        """Let an option accept a number or a schedule; called after `super().__init__()`.
 
             self.clip_range = self.coefficient("clip_range", clip_range, check_positive)
 
         A number remains a number. For a schedule the result is a tensor without dimensions, to be
         assigned to the attribute `name`. It is changed in place: it has the value of a batch while
-        the data of this batch is collected and learned from. A loss that calculates with it is
-        traced once for all values. Outside of losses, `float(self.clip_range)` is the number. The
-        mean of the values in an epoch is logged under its name. Call it after `super().__init__`.
+        its data is collected and learned from. A loss that calculates with it is traced once for all
+        values. Outside of losses, `float(self.clip_range)` is the number.
 
         Args:
-            name: Name of the option.
+            name: Name of the option, under which its mean in an epoch is logged.
             value: A number, or a function of the progress of the run, from 0 to 1.
-            check: Function that raises ValueError for values out of range, such as
-                `maze_pl.core.checks.check_positive`.
+            check: Raises ValueError for values out of range; see `maze_pl.core.checks`.
 
         Raises:
             TypeError: It is neither, or the function does not return numbers.
@@ -209,8 +206,7 @@ class RunModule(
         """Add a value to a statistic, logged once per epoch as the mean over all calls and ranks.
 
         Args:
-            name: The statistic, logged as "<source>_<topic>/<name>" or
-                "<source>_<topic>/<name>/substep_<key>".
+            name: The statistic, logged as "<source>_<topic>/<name>[/substep_<key>]".
             value: A number, or the sum of `count` numbers. Tensors move to the CPU when the epoch ends.
             step_key: Step key that the value belongs to.
             count: Number of summands; need not be an integer. In a loss it may be a tensor [].
@@ -348,6 +344,8 @@ class RunModule(
                 self._statistics.load_rank_state_dict(own["statistics"])
                 self._statistics.n_batches = own["unfinished_batches"]
                 self.load_rank_state(own.get("further", {}))
+                if self.trainer.is_last_batch and self._statistics.n_batches:
+                    self._finish_training(on_step=False)
                 return
             found = f"the checkpoint was written by {len(ranks)} ranks, not {world_size()}"
             rank_zero_warn(f"random generators are seeded again: {found}")

@@ -203,15 +203,18 @@ class RunStatistics:
             self._epochs[name].load_state_dict(epoch_state)
 
     def rank_state_dict(self) -> dict[str, Any]:
-        """Return the data of this rank that is not yet part of an epoch's statistics."""
+        """Return the training data of this rank that is not yet part of an epoch's statistics.
+
+        A resumed run begins an unfinished evaluation again.
+        """
         own = self._recorded.get("train", {}).items()
         pending: dict[str, Any] = {}
-        for name, parts in self._pending.items():
-            summaries = fetched_summaries(joined_summaries(parts))
+        if "train" in self._pending:
+            summaries = fetched_summaries(joined_summaries(self._pending["train"]))
             if isinstance(summaries, EpisodeBatch):
-                pending[name] = summaries.to_dict()
+                pending["train"] = summaries.to_dict()
             else:
-                pending[name] = [summary.to_dict() for summary in summaries]
+                pending["train"] = [summary.to_dict() for summary in summaries]
         return {
             "recorded": {name: list(_numbers(entries)) for name, entries in own},
             "pending": apply_to_collection(pending, (np.ndarray, np.generic), torch.as_tensor),
@@ -221,13 +224,12 @@ class RunStatistics:
         """Restore the state returned by `rank_state_dict`."""
         recorded = state["recorded"].items()
         self._recorded = {"train": {name: list(zip(*lists, strict=True)) for name, lists in recorded}}
-        pending = apply_to_collection(state["pending"], Tensor, Tensor.numpy)
+        content = apply_to_collection(state["pending"].get("train"), Tensor, Tensor.numpy)
         self._pending = {}
-        for name, content in pending.items():
-            if isinstance(content, dict):
-                self._pending[name] = [EpisodeBatch.from_dict(content)]
-            else:
-                self._pending[name] = [[EpisodeSummary.from_dict(summary) for summary in content]]
+        if isinstance(content, dict):
+            self._pending["train"] = [EpisodeBatch.from_dict(content)]
+        elif content is not None:
+            self._pending["train"] = [[EpisodeSummary.from_dict(summary) for summary in content]]
 
     def _table(self, source: str, summaries: Sequence[EpisodeSummary], plays: bool) -> SourceStatistics:
         epoch = self._epochs.setdefault(source, EpochStatistics())

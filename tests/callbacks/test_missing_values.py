@@ -169,15 +169,19 @@ def test_epochs_in_which_no_training_episode_ends_are_skipped(
     assert counts == ["0", "0", "2", "0"]
 
 
-@pytest.mark.parametrize("interval", [2, 3], ids=["also at the end", "only within"])
-def test_values_of_training_are_compared_at_the_end_of_epochs_with_evaluations(tmp_path: Path, interval: int) -> None:
+@pytest.mark.parametrize(("interval", "writes_last_first"), [(2, False), (3, False), (3, True)])
+def test_values_of_training_are_compared_at_the_end_of_epochs_with_evaluations(
+    tmp_path: Path, interval: int, writes_last_first: bool
+) -> None:
     options: dict[str, Any] = {"epoch_length": 4, "val_check_interval": interval}
 
     def train(folder: str, **limits: Any) -> tuple[list[float], Any]:
         returns, name = Returns(), "train/return"
         early, threshold = EarlyStopping(9, name, min_delta=1e6), StopAtReturn(0.0, name)
-        best = BestCheckpoint(name)
-        fit(tmp_path / folder, [returns, early, threshold, best, LastCheckpoint()], **options, **limits)
+        best, last = BestCheckpoint(name), LastCheckpoint()
+        files = [last, best] if writes_last_first else [best, last]
+        fit(tmp_path / folder, [returns, early, threshold, *files], **options, **limits)
+        assert best._n_evaluations == (1 if "max_steps" in limits else len(returns.means))
         return returns.means, (best.best_model_score, threshold.best, early.wait_count)
 
     means, compared = train("whole", max_epochs=3)

@@ -61,6 +61,7 @@ class Scripted(pl.LightningModule):
 def fit(folder: Path, returns: Sequence[float], callbacks: list[Callback], **options: Any) -> pl.Trainer:
     given = {"max_epochs": len(returns), **options}
     ckpt_path = given.pop("ckpt_path", None)
+    kind = given.pop("kind", Scripted)
     trainer = pl.Trainer(
         default_root_dir=folder,
         callbacks=callbacks,
@@ -71,7 +72,7 @@ def fit(folder: Path, returns: Sequence[float], callbacks: list[Callback], **opt
         num_sanity_val_steps=0,
         **given,
     )
-    trainer.fit(Scripted(returns), ckpt_path=ckpt_path, weights_only=True)
+    trainer.fit(kind(returns), ckpt_path=ckpt_path, weights_only=True)
     return trainer
 
 
@@ -496,6 +497,32 @@ def test_patience_counts_evaluations_within_epochs(tmp_path: Path, interval: Any
     )
     trainer.fit(Longer([1.0] * 4))
     assert (trainer.global_step, stopping.wait_count) == (batches, 2)
+
+
+def test_an_end_within_an_epoch_does_not_compare_the_previous_evaluation_again(tmp_path: Path) -> None:
+    impatient = EarlyStopping(patience=1)
+    trainer = fit(tmp_path, [1.0, 2.0, 3.0], [impatient], kind=Longer, max_steps=6)
+    assert (trainer.global_step, impatient.wait_count) == (6, 0)
+
+
+class StopInEpoch(Callback):
+    """Ends training after the second batch of the second epoch, as a time limit does."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        trainer.should_stop = trainer.should_stop or trainer.global_step == 6
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended")
+def test_an_evaluation_at_an_end_within_an_epoch_counts_for_the_best_checkpoint_only(tmp_path: Path) -> None:
+    returns = [1.0, 2.0, 2.0]
+    for is_resumed in (False, True):
+        patient, best, last = EarlyStopping(patience=9), BestCheckpoint(), LastCheckpoint()
+        path = str(tmp_path / "checkpoints" / "last.ckpt") if is_resumed else None
+        first = [] if is_resumed else [StopInEpoch()]
+        fit(tmp_path, returns, [*first, patient, best, last], kind=Longer, ckpt_path=path)
+        saved = torch.load(tmp_path / "checkpoints" / "best.ckpt", weights_only=True)
+        assert saved["global_step"] == 6
+    assert (patient.best_score, patient.wait_count) == (2.0, 1)
 
 
 def test_a_resumed_run_has_the_patience_that_it_is_given_now(tmp_path: Path) -> None:

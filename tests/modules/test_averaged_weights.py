@@ -145,14 +145,29 @@ def test_booleans_are_copied_to_an_average_of_equal_weights(options: Any) -> Non
         assert torch.equal(average.module.mask, current.mask)
 
 
-def test_exploration_that_follows_a_schedule_does_not_lag_behind() -> None:
+def test_exploration_that_follows_a_schedule_does_not_lag_behind_also_between_updates_of_the_average() -> None:
     step = StepSpec(spaces.Dict({"x": spaces.Box(-1, 1, (2,))}), spaces.Dict({"action": spaces.Discrete(2)}))
     current = DQN(spec=Spec({0: step}))
     average = ExactAverage(AveragedModel(current, avg_fn=get_ema_avg_fn(0.999), use_buffers=True))
-    for epsilon in (1.0, 0.05):
+    for epsilon in (1.0, 0.5):
         current.policy.set_exploration(epsilon)
         average.update_parameters(current)
-    assert average.module.policy.exploration == current.policy.exploration == torch.tensor(0.05)
+    assert average.module.policy.exploration == 0.5
+    current.policy.set_exploration(0.05)
+    for _ in range(2):  # to the average and back
+        average.exchange(current)
+        assert current.policy.exploration == torch.tensor(0.05)
+
+
+@pytest.mark.parametrize("options", [{"avg_fn": get_ema_avg_fn(0.9)}, {"multi_avg_fn": get_ema_multi_avg_fn(0.9)}])
+def test_complex_parameters_are_averaged(options: Any) -> None:
+    current = nn.Linear(1, 2)
+    current.phase = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    average = ExactAverage(AveragedModel(current, **options))
+    for value in (0.0, 1.0j):
+        nn.init.constant_(current.phase, value)
+        average.update_parameters(current)
+    assert torch.allclose(average.module.phase, torch.full((2,), 0.1j))
 
 
 def average_on_a_rank(rank: int, folder: str) -> None:
@@ -191,6 +206,50 @@ def test_evaluations_and_the_result_of_training_have_the_categories_of_the_netwo
     module.policy.levels = nn.Buffer(torch.arange(4), persistent=False)
     kit.fit(module, epochs=2, callbacks=[averaging, watched])
     assert [*watched.levels, module.policy.levels.tolist()] == [[0, 1, 2, 3]] * 3
+
+
+class Counting(Callback):
+    """Counts batches in a buffer of the policy, and notes the count that evaluations see."""
+
+    def __init__(self) -> None:
+        self.evaluated: list[int] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        pl_module.policy.n_batches += 1
+
+    def on_validation_batch_start(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        self.evaluated.append(int(pl_module.policy.n_batches))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        pl_module.policy.n_batches += 100
+
+
+class SavedInEvaluation(Checkpoint):
+    """Keeps a checkpoint after each evaluation, before the average is updated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        trainer.save_checkpoint(self.path)
+
+
+def test_between_updates_of_the_average_evaluations_and_checkpoints_have_the_current_buffers(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    counting = Counting()
+    once_per_epoch = EMAWeightAveraging(decay=0.5, update_every_n_steps=0, update_starting_at_epoch=0)
+    module = A2C(actor_critic=kit.make_actor_critic(), lr=0.1)
+    module.policy.n_batches = nn.Buffer(torch.tensor(0))
+    callbacks = [counting, once_per_epoch, SavedInEvaluation(tmp_path / "saved.ckpt")]
+    kit.fit(module, epochs=2, enable_checkpointing=True, callbacks=callbacks)
+    n_batches = counting.evaluated[0]
+    assert n_batches > 0
+    assert counting.evaluated == [n_batches, 2 * n_batches]
+    saved = torch.load(tmp_path / "saved.ckpt", weights_only=True)
+    name = "actor_critic.policy.n_batches"
+    assert saved["state_dict"][name] == saved["current_model_state"][name] == 2 * n_batches
+    assert module.policy.n_batches == 2 * n_batches + 100
 
 
 def test_a_run_in_64_bits_with_a_scheduled_option_is_resumed_bit_for_bit(kit: SimpleNamespace, tmp_path: Path) -> None:

@@ -56,6 +56,19 @@ def test_sources_that_play_have_a_count_of_episodes_before_one_has_ended() -> No
         assert values == {f"BaseEnvEvents/reward/{name}": 0.0 for name in counts}
 
 
+def test_a_resumed_run_begins_an_unfinished_evaluation_again() -> None:
+    statistics, resumed = RunStatistics(), RunStatistics()
+    episodes = [EpisodeSummary({}, 3, 1.0)]
+    statistics.add_episodes("train", episodes)
+    saved = statistics.rank_state_dict()
+    statistics.add_episodes("eval", episodes)
+    assert statistics.rank_state_dict() == saved
+    earlier = {"recorded": {}, "pending": {"eval": saved["pending"]["train"]}}  # written by version 0.2.0
+    resumed.load_rank_state_dict(earlier)
+    resumed.add_episodes("eval", episodes)
+    assert resumed.finish_evaluation()["eval"].values["BaseEnvEvents/reward/episode_count"] == 1
+
+
 WRAPPERS: list[Any] = [
     partial(TimeLimitWrapper, max_episode_steps=2),
     partial(MazeEnvMonitoringWrapper, observation_logging=True, action_logging=False, reward_logging=True),
