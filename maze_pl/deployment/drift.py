@@ -179,7 +179,7 @@ class DriftMonitor:
                 if watched.other_size:
                     observed = f"observation {name!r} of sub-step {step_key!r}"
                     fault = f"has {watched.other_size} numbers, which does not fit the sample of training"
-                    remedy = "give training_observations that were recorded with these wrappers"
+                    remedy = "give training_observations that were recorded with these wrappers, in these sizes"
                     raise ValueError(f"{observed} {fault}: {remedy}")
                 found.append(watched.drift(step_key, name))
                 if restart:

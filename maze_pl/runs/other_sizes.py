@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from maze_pl.config.search_path import ConfigurationError
+from maze_pl.core.spec import Spec
 from maze_pl.runs.compatibility import different_spaces, require_same_names, shapes
 from maze_pl.runs.vector_inputs import vector_inputs
 
 if TYPE_CHECKING:
-    from maze_pl.core.spec import Spec
     from maze_pl.modules import AlgorithmModule
 
 
@@ -19,7 +21,8 @@ def in_sizes_of(agent: Any, spec: Spec) -> Any:
     """Return an agent with networks for the sizes of an environment, and with the same weights.
 
     The weights of networks for sets, such as attention with a pointer, do not depend on the number of
-    items. If those of the critic do, the returned agent has no critic.
+    items. If those of the critic do, the returned agent has no critic. Bounds are those of training, by
+    which networks may scale what they read.
 
     Args:
         agent: An agent; algorithms that `maze_pl.load` has loaded can be made again, others are returned as they are.
@@ -43,7 +46,7 @@ def in_sizes_of(agent: Any, spec: Spec) -> Any:
         raise ConfigurationError(f"{refusal}; {remedy}")
     try:
         with torch.random.fork_rng(devices=()):  # networks are made on the CPU; their first weights do not count
-            made: AlgorithmModule = agent.make_again(spec=spec)
+            made: AlgorithmModule = agent.make_again(spec=_with_bounds_of(there, here))
         weights, expected = agent.policy.state_dict(), made.policy.state_dict()
         fits = shapes(weights) == shapes(expected)
         vectors = vector_inputs(made.policy, expected, spec)
@@ -59,15 +62,18 @@ def in_sizes_of(agent: Any, spec: Spec) -> Any:
     return made.to(agent.device).train(agent.training)
 
 
-def described_sizes(agent: AlgorithmModule, spec: Spec) -> str:
+def described_sizes(agent: AlgorithmModule, sized: AlgorithmModule) -> str:
     """Return a message on the first difference between the sizes of training and those of an environment.
 
     Args:
         agent: The agent as it was trained.
-        spec: Observations and actions in the environment.
+        sized: The agent with networks for the environment.
     """
-    difference = different_spaces(agent.policy.spec.to_dict(), spec.to_dict())
-    return f"the agent plays in other sizes than those of its training: {difference}"
+    difference = different_spaces(agent.policy.spec.to_dict(), sized.policy.spec.to_dict())
+    message = f"the agent plays in other sizes than those of its training: {difference}"
+    if agent.networks.critic is not None and sized.networks.critic is None:
+        return f"{message}; it has no critic there, as the critic's weights depend on the sizes"
+    return message
 
 
 def _differ_in_sizes_only(there: dict[str, Any], here: dict[str, Any]) -> bool:
@@ -86,10 +92,53 @@ def _differ_in_sizes_only(there: dict[str, Any], here: dict[str, Any]) -> bool:
             own = current[f"{role}_space"]["spaces"]
             for name, space in step[f"{role}_space"]["spaces"].items():
                 other = own.get(name, space)  # missing ones are found by their names
-                is_same = all(space.get(key) == other.get(key) for key in ("type", "shape", "n", "nvec"))
-                if not is_same and not may_differ(space, other):
+                if not _has_same_size(space, other) and not may_differ(space, other):
                     return False
     return True
+
+
+def _has_same_size(space: dict[str, Any], other: dict[str, Any]) -> bool:
+    """True for spaces of one type with the same shape, numbers of categories, and first category."""
+    return all(space.get(key) == other.get(key) for key in ("type", "shape", "n", "nvec", "start"))
+
+
+def _with_bounds_of(there: dict[str, Any], here: dict[str, Any]) -> Spec:
+    """Return a specification with the sizes of an environment and the bounds of an agent's training.
+
+    Args:
+        there: `Spec.to_dict()` of the agent.
+        here: `Spec.to_dict()` of the environment.
+    """
+    sized = copy.deepcopy(here)
+    for step, current in zip(there["steps"], sized["steps"], strict=False):
+        for role in ("observation_space", "action_space"):
+            own = current[role]["spaces"]
+            for name, space in step[role]["spaces"].items():
+                if name not in own:
+                    continue
+                if _has_same_size(space, own[name]):
+                    own[name] = space
+                elif space["type"] == "box":
+                    own[name] = {**own[name], "dtype": space["dtype"], **_bounds_of_items(space, own[name]["shape"])}
+    return Spec.from_dict(sized)
+
+
+def _bounds_of_items(space: dict[str, Any], shape: list[int]) -> dict[str, Any]:
+    """Return the bounds that a box has for any item, as `low` and `high` of a box with another number of items.
+
+    Args:
+        space: Description of the box, whose items are along the first axis.
+        shape: Shape of the other box; if its items have another number of features, they count as one.
+    """
+    if shape[1:] == space["shape"][1:]:
+        axis: int | None = 0
+    else:
+        axis = None
+    bounds = {}
+    for name, outermost in (("low", np.min), ("high", np.max)):
+        known = np.broadcast_to(space[name], space["shape"])
+        bounds[name] = np.broadcast_to(outermost(known, axis=axis), shape).tolist()
+    return bounds
 
 
 def _may_have_other_items(space: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -99,7 +148,7 @@ def _may_have_other_items(space: dict[str, Any], other: dict[str, Any]) -> bool:
 
 def _may_have_other_options(space: dict[str, Any], other: dict[str, Any]) -> bool:
     """True for actions that choose one of several options."""
-    return bool(space["type"] == other["type"] == "discrete")
+    return bool(space["type"] == other["type"] == "discrete" and space["start"] == other["start"])
 
 
 def _take_critic(made: AlgorithmModule, agent: AlgorithmModule) -> None:

@@ -47,7 +47,7 @@ def make_policy(policy: Any, spec: Spec, env: Any) -> Policy:
     if sized is not policy:
         from pytorch_lightning.utilities import rank_zero_info
 
-        rank_zero_info(described_sizes(policy, spec))
+        rank_zero_info(described_sizes(policy, sized))
         warn_of_policy_bounds(policy.policy, spec)
         policy = sized
     if isinstance(policy, nn.Module):

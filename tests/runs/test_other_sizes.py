@@ -23,10 +23,16 @@ from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.vehicle_routing import vehicle_routing_factory
 from maze_pl.modules import PPO
-from maze_pl.perception import CustomModelComposer, ProbabilisticPolicyComposer
+from maze_pl.perception import (
+    AutomaticModelComposer,
+    CustomModelComposer,
+    ProbabilisticPolicyComposer,
+    SharedStateCriticComposer,
+)
 from maze_pl.runs.compatibility import shapes
 from maze_pl.runs.other_sizes import in_sizes_of
 from maze_pl.runs.rollout import rollout
+from maze_pl.runs.searching import make_search_policy
 from maze_pl.viewer.decisions import decisions_of
 
 
@@ -108,9 +114,66 @@ def test_further_training_counts(agent: Any, tmp_path: Path) -> None:
     assert all(not parameter.any() for parameter in made.networks.parameters())
 
 
-def test_a_search_uses_the_critic_in_the_sizes_of_the_environment(agent: Any) -> None:
+def test_a_search_plays_in_the_sizes_of_the_environment(agent: Any) -> None:
     (played,) = rollout(lambda: routing(6), agent, 1, seed=5, search="puct:4")
     assert played.summary.kpis["distance"] > 0
+
+
+class ItemScores(nn.Module):
+    """Scores each item by the same weights."""
+
+    def __init__(self, obs_shapes: Any, action_logits_shapes: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(obs_shapes["options"][-1], 1)
+
+    def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"option": self.layer(observation["options"]).squeeze(-1)}
+
+
+class FlatValue(nn.Module):
+    """Has weights for each item."""
+
+    def __init__(self, obs_shapes: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(*obs_shapes["exists"], 1)
+
+    def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"value": self.layer(observation["exists"])}
+
+
+def test_a_critic_whose_weights_depend_on_the_sizes_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    critic = SharedStateCriticComposer([FlatValue])
+    networks = CustomModelComposer(ProbabilisticPolicyComposer([ItemScores]), critic)
+    module = PPO(networks=networks, spec=Spec.of(routing(10)))
+    module.make_again = partial(PPO, networks=networks)
+    spec = Spec.of(routing(6))
+    sized = in_sizes_of(module, spec)
+    assert sized.networks.critic is None
+    search = make_search_policy("puct:4", module, sized.policy, spec, None, lambda: routing(6), 0)
+    assert search._critic is None
+    with caplog.at_level("INFO"):
+        rollout(lambda: routing(6), module, 1)
+    assert "it has no critic there" in caplog.text
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_networks_scale_by_the_bounds_of_training(size: int) -> None:
+    """The same items, some of them twice, have the same probabilities whatever bounds the environment states."""
+
+    def items(n: int, high: int) -> Spec:
+        return Spec.of(GymMazeEnv(EqualSpaces(spaces.Box(0, high, (n, 3), np.int16), spaces.Discrete(3))))
+
+    make = partial(PPO, networks=AutomaticModelComposer(kinds={"observation": "set"}))
+    torch.manual_seed(3)
+    module = make(spec=items(4, 10))
+    module.make_again = make
+    observed = torch.randint(0, 10, (1, 4, 3), dtype=torch.int16)
+    sized = in_sizes_of(module, items(size, 100))
+    probabilities = []
+    for policy, observation in ((module.policy, observed), (sized.policy, observed.repeat(1, size // 4, 1))):
+        output = policy.compute_policy_output(0, {"observation": observation})
+        probabilities.append(output.action_logits["action"].softmax(-1))
+    torch.testing.assert_close(*probabilities)
 
 
 def test_a_message_tells_of_other_sizes(agent: Any, caplog: pytest.LogCaptureFixture) -> None:
