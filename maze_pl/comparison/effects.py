@@ -24,9 +24,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from maze_pl.comparison.outcomes import Outcomes
+
 Values = NDArray[np.float64]
-_ROUNDING = 1e-12
-"""Relative size below which a variation is due to rounding."""
+FEWEST_UNITS = 8
+"""Smallest number of runs, and of episodes, that show how results are distributed."""
+_ROUNDING = 1e-10
+"""Relative size below which a variation is due to rounding, as in sums in another order."""
 _LARGE = 0.1
 """Share of the largest difference above which a difference is large."""
 
@@ -65,10 +69,10 @@ class Effects:
             differences between its runs are unknown.
         plateau: [R, n_values] results of an interquartile mean if all values that it keeps are equal
             while others differ; its influence values then are 0.
+        outcomes: Numbers of wins, losses and ties if the episodes of single runs are such; else None.
         added_variance: Variance of further wins where few episodes decide, which Student's interval
             includes; None if the interval need not cover that of Student, see `two_level`.
-        n_equal: Number of differences, of pairs of runs without a common run, if all differences are
-            the same and not 0; else None.
+        is_constant: Whether this is a difference that seems not to vary, and is not 0.
     """
 
     estimate: float
@@ -78,13 +82,19 @@ class Effects:
     is_repeated: bool
     lacks_runs: bool
     plateau: Values | None = None
+    outcomes: Outcomes | None = None
     added_variance: float | None = None
-    n_equal: int | None = None
+    is_constant: bool = False
 
     @property
     def n_values(self) -> int:
         """Number of episodes with a value; for two entries, those in which both have one."""
         return len(self.episodes)
+
+    @property
+    def n_runs(self) -> int:
+        """Number of runs with values of both entries of a difference together."""
+        return sum(part.n_runs for part in self.runs) + 2 - len(self.runs)
 
     @cached_property
     def variance_of_episodes(self) -> float:
@@ -106,7 +116,15 @@ def mean_effects(values: Values) -> Effects:
     """
     present = _with_values(values)
     influence, mean = _influence_of_mean(present)
-    return _effects(mean, [influence], [1.0], values.shape)
+    effects = _effects(mean, [influence], [1.0], values.shape)
+    if effects.runs or effects.n_values < FEWEST_UNITS or effects.variance == 0.0:
+        return effects
+    low, high = float(present.min()), float(present.max())
+    middle = (low + high) / 2.0
+    size = (high - low) / 2.0
+    smallest = float(np.abs(present - middle).min())
+    is_binary = size - smallest <= _ROUNDING * max(abs(low), abs(high))
+    return replace(effects, outcomes=_outcomes(present, middle, size)) if is_binary else effects
 
 
 def iqm_effects(values: Values) -> Effects:
@@ -146,19 +164,21 @@ def difference_effects(values: Values, baseline: Values) -> Effects:
         values: [R, E] results x of an entry.
         baseline: [S, E] results y of the entry that it is compared with.
     """
-    ours = values[:, None]
-    others = baseline[None]
-    differences = ours - others  # [R, S, E]
-    is_shared = ~np.isnan(differences)
-    n_shared = max(1, int(is_shared.sum()))
-    sums = [abs(float(np.where(is_shared, table, 0.0).sum())) for table in (ours, others)]
-    size = max(sums) / n_shared
-    effects = _paired_effects(differences, 0.0, size)
-    if effects.n_values and effects.estimate != 0.0 and np.ptp(differences[is_shared]) <= _ROUNDING * size:
-        effects = replace(effects, n_equal=n_shared // max(len(values), len(baseline)))
-    if len(values) == len(baseline) == 1:
-        return replace(effects, added_variance=effects.added_variance or 0.0)
-    return effects
+    differences, size = _differences(values, baseline)
+    effects = _paired_effects(differences, size)
+    if not effects.n_values:
+        return effects
+    if effects.variance == 0.0:
+        return replace(effects, is_constant=effects.estimate != 0.0)
+    present = _with_values(differences)
+    sizes = np.abs(present)
+    effects = replace(effects, added_variance=_added_variance(sizes))
+    if effects.runs:
+        return effects
+    largest = float(sizes.max())
+    if largest - float(sizes[sizes > 0.0].min()) <= _ROUNDING * max(size, largest):
+        return replace(effects, outcomes=_outcomes(present, 0.0, largest))
+    return replace(effects, added_variance=effects.added_variance or 0.0)
 
 
 def improvement_effects(values: Values, baseline: Values) -> Effects:
@@ -173,55 +193,108 @@ def improvement_effects(values: Values, baseline: Values) -> Effects:
         values: [R, E] results x of an entry.
         baseline: [S, E] results y of the entry that it is compared with.
     """
+    differences, _ = _differences(values, baseline)
+    wins = np.sign(differences) / 2.0 + 0.5
+    effects = _paired_effects(wins)
+    if not effects.n_values:
+        return effects
+    if not effects.runs:
+        return replace(effects, outcomes=_outcomes(_with_values(wins), 0.5, 0.5))
+    advantages = _with_values(wins) - 0.5
+    return replace(
+        effects,
+        runs=_with_one_more_run(effects.runs, advantages),
+        added_variance=_added_variance(np.abs(advantages)),
+    )
+
+
+def _differences(values: Values, baseline: Values) -> tuple[Values, float]:
+    """Return the difference [R, S, E] of each pair of runs in each episode, and the usual size of results.
+
+    Differences that are due to rounding are 0.
+
+    Args:
+        values: [R, E] results of an entry.
+        baseline: [S, E] results of the entry that it is compared with.
+    """
     ours = values[:, None]
     others = baseline[None]
-    wins = np.where(ours > others, 1.0, np.where(ours == others, 0.5, 0.0))  # [R, S, E]
-    wins[np.isnan(ours) | np.isnan(others)] = np.nan
-    return _paired_effects(wins, 0.5)
+    differences = ours - others
+    is_shared = ~np.isnan(differences)
+    sizes = np.maximum(np.abs(ours), np.abs(others))
+    size = float(np.median(sizes[is_shared])) if is_shared.any() else 0.0
+    is_tie = np.abs(differences) <= _ROUNDING * np.maximum(sizes, size)
+    return np.where(is_tie, 0.0, differences), size
 
 
-def _paired_effects(values: Values, of_tie: float, size: float = 0.0) -> Effects:
+def _paired_effects(values: Values, size: float = 0.0) -> Effects:
     """Return the mean over pairs of runs that have results of the same episode.
 
     Args:
         values: [R, S, E] result of each pair; NaN where one of both has none.
-        of_tie: Result of a pair that is equally good.
         size: Size of the numbers that they come from, for rounding errors.
     """
-    present = _with_values(values)
-    influence, mean = _influence_of_mean(present, size)
+    influence, mean = _influence_of_mean(_with_values(values), size)
     influences = [influence, influence]
     if influence.size:
         influences = [influence.mean(axis=1), influence.mean(axis=0)]  # [R, E] and [S, E]
     weights = [1.0, 0.0]  # both have the same mean in an episode, which counts once
-    effects = _effects(mean, influences, weights, values.shape)
-    if not influence.size:
-        return effects
-    are_binary = len(values) == len(values[0]) == 1 or effects.variance == 0.0
-    return replace(effects, added_variance=_added_variance(np.abs(present - of_tie), _ROUNDING * size, are_binary))
+    return _effects(mean, influences, weights, values.shape)
 
 
-def _added_variance(sizes: Values, smallest: float, are_binary: bool) -> float | None:
-    """Return the variance of a mean that one more win of either entry adds; None unless few episodes may decide.
+def _outcomes(values: Values, of_tie: float, size: float) -> Outcomes:
+    """Return the outcomes of the episodes of a single run or pair of runs.
+
+    Args:
+        values: Results of the episodes, of any shape.
+        of_tie: Result of a tie.
+        size: Amount by which a win is above it, and a loss below it.
+    """
+    n_wins = int((values > of_tie).sum())
+    n_losses = int((values < of_tie).sum())
+    return Outcomes(n_wins, n_losses, values.size - n_wins - n_losses, of_tie, size)
+
+
+def _with_one_more_run(runs: Sequence[RunVariance], advantages: Values) -> tuple[RunVariance, ...]:
+    """Return the variances of a probability of improvement, with one more run that always wins or loses.
+
+        B / R + m / R^2,   2 m in place of m if the other entry has a single run
+
+    for the mean m of the products of the advantages of a pair of runs in two different episodes. If runs
+    decide, it is 1 / 4; then few runs may all be ordered by chance, and seem not to differ: 2 runs are
+    better than 2 others, or worse, in a third of the comparisons. If episodes decide, it is about 0.
+
+    Args:
+        runs: The variances from the runs of each entry with several runs.
+        advantages: [R, S, E] 1 / 2 for wins, -1 / 2 for losses, and 0 for ties; NaN where there are none.
+    """
+    n_episodes = (~np.isnan(advantages)).sum(axis=2)
+    n_products = n_episodes * (n_episodes - 1)
+    squares = np.nansum(advantages**2, axis=2)
+    if n_products.any():
+        products = np.nansum(advantages, axis=2) ** 2 - squares
+        of_runs = max(0.0, float(products.sum() / n_products.sum()))
+    else:
+        of_runs = float(squares.sum() / n_episodes.sum())
+    added = of_runs * 2.0 / len(runs)
+    return tuple(replace(part, between=part.between + added / part.n_runs**2) for part in runs)
+
+
+def _added_variance(sizes: Values) -> float | None:
+    """Return the variance that one more win of either entry adds; None unless few episodes may decide.
 
         (1 / R^2 + 1 / S^2) m / (E (E - 1))   for the mean square m of the large sizes
 
-    Few episodes may decide if there are ties, if at most half of the sizes are large, such as those of
-    rare successes among small costs, or if there are only wins and losses of one size.
+    Few episodes may decide if there are ties, or if at most half of the sizes are large, such as those of
+    rare successes among small costs.
 
     Args:
         sizes: [R, S, E] size of the difference of each pair of runs in each episode; NaN if there is none.
-        smallest: Size below which a difference is due to rounding.
-        are_binary: Whether episodes with wins and losses of one size are binary. Those of several runs are
-            not, as they are means over pairs of runs.
     """
     n_runs, n_others, n_episodes = sizes.shape
-    largest = float(np.nanmax(sizes))
-    large = sizes[sizes > _LARGE * largest]
-    has_ties = bool((sizes <= max(smallest, _ROUNDING * largest)).any())
+    large = sizes[sizes > _LARGE * float(np.nanmax(sizes))]
     is_rare = 2 * large.size <= int((~np.isnan(sizes)).sum())
-    is_binary = are_binary and float(np.nanmin(sizes)) >= (1.0 - _ROUNDING) * largest
-    if n_episodes < 2 or not large.size or not (has_ties or is_rare or is_binary):
+    if n_episodes < 2 or not large.size or not ((sizes == 0.0).any() or is_rare):
         return None
     of_one = (large**2).mean() / (n_episodes * (n_episodes - 1))
     return float((1.0 / n_runs**2 + 1.0 / n_others**2) * of_one)

@@ -12,6 +12,10 @@ POWER = 0.8
 """Probability with which the recommended number of episodes tells two entries apart."""
 _MOST_EPISODES = 10**18
 """Number of episodes with which only differences between runs matter."""
+_STEP = 0.02
+"""Relative distance of the numbers of episodes that are tried."""
+_MOST_STEPS = 350
+"""Number of these steps, to 1,000 times as many episodes; then only differences between runs are left."""
 
 
 def confidence_sequence(effects: Effects, n_planned: int, confidence: float = CONFIDENCE) -> Interval | None:
@@ -53,10 +57,11 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
         smallest n with   (t_{1 - alpha / 2} + z_power) sqrt(C / n + W / (n (n - 1)) + A) <= d
 
     for a difference d, variance C per episode, variance W of one more win of each entry if few episodes
-    decide, and variance A of the difference between runs, which more episodes do not reduce. If only a
+    decide, and variance A of the difference between runs, which more episodes do not reduce. Where A
+    matters, a larger n may not suffice, as the degrees of freedom then are those of the runs. If only a
     share of the episodes has values, n counts these and is divided by this share. Lachin 1981,
     "Introduction to sample size determination and power analysis for clinical trials"; Colas, Sigaud and
-    Oudeyer 2018, arXiv:1806.08295. Equal differences need as many as a sign test.
+    Oudeyer 2018, arXiv:1806.08295. Differences that do not vary need as many as a sign test.
 
     Args:
         difference: Difference of two entries.
@@ -68,16 +73,26 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
     """
     if difference.n_values < 2 or difference.estimate == 0.0 or math.isnan(difference.estimate):
         return None
-    if difference.n_equal is not None:
-        return math.ceil(difference.n_episodes * fewest_equal(confidence) / difference.n_equal)
     share = difference.n_values / difference.n_episodes
+    if difference.is_constant:
+        fewest = fewest_equal(confidence)
+        return None if difference.runs and difference.n_runs < fewest else math.ceil(fewest / share)
     of_power = NormalDist().inv_cdf(power)
+    of_normal = NormalDist().inv_cdf((1.0 + confidence) / 2.0)
 
-    def suffices(n_episodes: int) -> bool:
-        quantile, error = student_error(difference, confidence, n_episodes * share)
+    def suffices(n_episodes: int, is_variance_known: bool = False) -> bool:
+        of_student, error = student_error(difference, confidence, n_episodes * share)
+        quantile = of_normal if is_variance_known else of_student
         return (quantile + of_power) * error <= abs(difference.estimate)
 
-    if not suffices(_MOST_EPISODES):
+    numbers = range(math.ceil(2 / share), _MOST_EPISODES)
+    index = bisect_left(numbers, True, key=lambda n: suffices(n, is_variance_known=True))
+    if index == len(numbers):
         return None
-    fewest = math.ceil(2 / share)
-    return fewest + bisect_left(range(fewest, _MOST_EPISODES), True, key=suffices)
+    first = enough = numbers[index]
+    for _ in range(_MOST_STEPS):
+        if suffices(enough):
+            return first + bisect_left(range(first, enough), True, key=suffices)
+        first = enough + 1
+        enough += math.ceil(enough * _STEP)
+    return None

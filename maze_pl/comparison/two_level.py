@@ -19,18 +19,20 @@ With 2 to 7 runs or fewer than 8 episodes no bootstrap covers often enough. The 
 Student's t with the degrees of freedom of Satterthwaite 1946, "An approximate distribution of estimates
 of variance components". `tests/comparison/test_coverage.py` simulates both.
 
-If few episodes decide, such as 2 successes against none, all resamples favour the same entry, and the
+Wins, losses and ties of one size in the episodes of single runs have the interval of `outcomes`. So do
+means of single runs with only two different results, if there are at least 8 episodes.
+
+If few episodes decide, such as rare large differences, all resamples favour the same entry, and the
 bootstrap alone would exclude 0. The interval of a difference of two single runs, and any comparison
 with ties or rare large differences, therefore covers Student's interval, too: like differences of equally
-good policies, it is symmetric. With ties, rare large differences, or only wins and losses of one size, as
-for the probability of improvement of a single run, one more win of each entry, in one run and episode, is
-added to Student's variance, as in the adjusted interval of Bonett and Price 2012,
+good policies, it is symmetric. With ties or rare large differences, one more win of each entry, in one run
+and episode, is added to Student's variance, as in the adjusted interval of Bonett and Price 2012,
 "Adjusted Wald confidence interval for a difference of binomial proportions based on paired data", Journal
 of Educational and Behavioral Statistics 37. Their interval also moves towards 0; this one keeps its
-centre. `tests/comparison/test_rare_events.py` enumerates how often it excludes 0 by mistake.
+centre. `tests/comparison/test_rare_events.py` enumerates how often intervals exclude 0 by mistake.
 
-Differences that are all the same have an interval of width 0, unless a sign test of so few could not
-exclude 0; it then reaches from 0 to twice the difference.
+Differences that seem not to vary have an interval of width 0, unless a sign test of so few episodes or
+runs could not exclude 0; it then reaches from 0 to twice the difference.
 """
 
 import math
@@ -39,12 +41,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from maze_pl.comparison.effects import Effects, RunVariance, Values
+from maze_pl.comparison.effects import FEWEST_UNITS, Effects, RunVariance, Values
+from maze_pl.comparison.outcomes import score_interval
 from maze_pl.comparison.plateaus import iqm_percentile_interval
 from maze_pl.runs.intervals import CONFIDENCE, N_RESAMPLES, Interval, t_quantile
 
-FEWEST_UNITS = 8
-"""Smallest number of runs, and of episodes, for which the bootstrap is used."""
 _LEAST_VARIANCE = 0.1
 """Smallest variance of a resample, relative to the variance from episodes.
 
@@ -76,8 +77,11 @@ def two_level_intervals(
             continue
         if effects.plateau is not None:
             intervals[index] = iqm_percentile_interval(effects.plateau, confidence, seed)
-        elif effects.n_equal is not None:
-            half = 0.0 if effects.n_equal >= fewest_equal(confidence) else abs(effects.estimate)
+        elif effects.outcomes is not None:
+            intervals[index] = score_interval(effects.outcomes, confidence)
+        elif effects.is_constant:
+            n_equal = min(effects.n_values, effects.n_runs) if effects.runs else effects.n_values
+            half = 0.0 if n_equal >= fewest_equal(confidence) else abs(effects.estimate)
             intervals[index] = (effects.estimate - half, effects.estimate + half)
         elif effects.variance == 0.0 and not effects.added_variance:
             intervals[index] = (effects.estimate, effects.estimate)

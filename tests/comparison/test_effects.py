@@ -107,6 +107,23 @@ def test_ties_have_probability_one_half() -> None:
     assert (effects.estimate, effects.variance) == (0.5, 0.0)
 
 
+@pytest.mark.parametrize("n_runs", [1, 3])
+def test_sums_of_the_same_rewards_in_another_order_are_ties(n_runs: int) -> None:
+    ours, others = np.full((n_runs, 12), 0.1 + 0.2), np.full((1, 12), 0.3)
+    ours[:, 6:] = sum([0.1] * 100_000)
+    others[:, 6:] = 10_000.0
+    for values, baseline in ((ours, others), (others, ours)):
+        assert improvement_effects(values, baseline).estimate == 0.5
+        assert difference_effects(values, baseline).estimate == 0.0
+    ours[:, 0] = 0.1 + 0.2 - 0.3  # 6e-17, not 0, among results of another size
+    others[:, 0] = 0.0
+    ours[:, 1] += 1e-4
+    assert improvement_effects(ours, others).estimate == pytest.approx(0.5 + 0.5 / 12)
+    difference = difference_effects(ours, others)
+    assert difference.estimate == pytest.approx(1e-4 / 12)
+    assert difference.variance > 0.0
+
+
 def test_missing_values_are_left_out() -> None:
     values = np.array([[1.0, NAN, 3.0, NAN]])
     effects = mean_effects(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from maze_pl.comparison.effects import (
 )
 from maze_pl.comparison.entries import Entry, Player
 from maze_pl.comparison.results import Difference
+from maze_pl.comparison.sequential import episodes_needed
 from maze_pl.comparison.two_level import student_interval, two_level_intervals
 
 PROBABILITIES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5)
@@ -38,7 +40,7 @@ def judged(ours: Values, others: Values) -> tuple[Difference, str | None]:
 
 
 def rate_of_winners(n_episodes: int, probability: float, confidence: float) -> float:
-    """Probability that Student's interval, which all intervals of differences cover, excludes 0.
+    """Probability that the interval of the difference excludes 0.
 
     Both entries succeed with the same probability, independently of each other.
     """
@@ -67,7 +69,8 @@ def fewest_wins(n_episodes: int, n_decided: int, confidence: float) -> int:
 
 
 def excludes_0(effects: Effects, confidence: float) -> bool:
-    return effects.variance == 0.0 or student_interval(effects, confidence)[0] > 0.0
+    (interval,) = two_level_intervals([effects], confidence)
+    return interval is not None and interval[0] > 0.0
 
 
 def binomial(n: int, k: int, probability: float) -> float:
@@ -76,7 +79,7 @@ def binomial(n: int, k: int, probability: float) -> float:
 
 
 @pytest.mark.parametrize("n_others", [1, 4])
-@pytest.mark.parametrize("n_episodes", [8, 20, 100])
+@pytest.mark.parametrize("n_episodes", [3, 8, 20, 100])
 def test_equally_good_entries_rarely_have_a_winner(n_episodes: int, n_others: int) -> None:
     promised = 0.05 / n_others
     for probability in PROBABILITIES:
@@ -97,15 +100,22 @@ def test_few_rare_successes_are_undecided(n_episodes: int, n_wins: int, n_losses
     assert difference.episodes_needed is not None and difference.episodes_needed > n_episodes
 
 
-@pytest.mark.parametrize(("n_episodes", "fewest"), [(20, 9), (100, 10)])
-def test_the_winner_agrees_with_the_interval(n_episodes: int, fewest: int) -> None:
+@pytest.mark.parametrize("n_episodes", [20, 100])
+def test_the_winner_agrees_with_the_intervals(n_episodes: int) -> None:
     for n_wins in (1, 8, 9, 10, 11):
-        results = successes(n_episodes, n_wins, 2)
-        difference, winner = judged(*results)
-        low, high = student_interval(difference_effects(*results), 0.95)
-        assert difference.interval is not None
-        assert difference.interval[0] <= low and high <= difference.interval[1]
-        assert (difference.interval[0] > 0.0) == (winner == "a") == (n_wins >= fewest)
+        difference, winner = judged(*successes(n_episodes, n_wins, 2))
+        assert difference.interval is not None and difference.probability_interval is not None
+        assert difference.probability_interval == pytest.approx([0.5 + end / 2.0 for end in difference.interval])
+        assert (difference.interval[0] > 0.0) == (winner == "a") == (n_wins >= 10)
+
+
+def test_the_interval_covers_that_of_student_where_differences_are_of_several_sizes() -> None:
+    ours, others = successes(20, 9, 2)
+    ours += np.linspace(0.0, 0.01, 20)
+    difference = difference_effects(ours, others)
+    (interval,) = two_level_intervals([difference])
+    low, high = student_interval(difference, 0.95)
+    assert interval is not None and interval[0] <= low and high <= interval[1]
 
 
 @pytest.mark.parametrize(("n_episodes", "n_wins", "n_losses"), [(10, 5, 0), (10, 6, 4), (5, 4, 0), (8, 4, 0)])
@@ -119,15 +129,35 @@ def test_six_successes_in_100_episodes_against_none_win() -> None:
     assert judged(*successes(100, 6, 0))[1] == "a"
 
 
-@pytest.mark.parametrize("n_runs", [1, 2])
-def test_fewer_than_six_equal_differences_name_no_winner(n_runs: int) -> None:
-    for n_episodes in (4 // n_runs, 5 // n_runs, 6 // n_runs):
-        difference, winner = judged(np.full((n_runs, n_episodes), 0.3), np.zeros((n_runs, n_episodes)))
-        if n_runs * n_episodes < 6:
-            assert winner is None
-            assert (difference.interval, difference.episodes_needed) == (pytest.approx((0.0, 0.6)), 6 // n_runs)
-        else:
-            assert (winner, difference.interval) == ("a", pytest.approx((0.3, 0.3)))
+def test_fewer_than_six_equal_differences_name_no_winner() -> None:
+    for n_episodes in (4, 5):
+        difference, winner = judged(np.full((1, n_episodes), 0.3), np.zeros((1, n_episodes)))
+        assert winner is None
+        assert (difference.interval, difference.episodes_needed) == (pytest.approx((0.0, 0.6)), 6)
+    difference, winner = judged(np.full((1, 6), 0.3), np.zeros((1, 6)))
+    assert (winner, difference.interval) == ("a", pytest.approx((0.3, 0.3)))
+
+
+@pytest.mark.parametrize("n_episodes", [3, 20])
+@pytest.mark.parametrize(("n_runs", "n_others"), [(2, 2), (3, 2), (1, 4), (3, 3), (5, 1), (4, 4)])
+def test_equal_differences_of_runs_are_decided_by_six_runs_and_six_episodes(
+    n_runs: int, n_others: int, n_episodes: int
+) -> None:
+    difference = difference_effects(np.full((n_runs, n_episodes), 0.3), np.zeros((n_others, n_episodes)))
+    is_decided = n_runs + n_others >= 6 and n_episodes >= 6
+    assert two_level_intervals([difference]) == [pytest.approx((0.3, 0.3) if is_decided else (0.0, 0.6))]
+    assert episodes_needed(difference) == (6 if n_runs + n_others >= 6 else None)
+
+
+@pytest.mark.parametrize("n_runs", [2, 3])
+def test_runs_that_succeed_or_fail_as_a_whole_rarely_name_a_winner(n_runs: int) -> None:
+    n_winners = 0
+    for is_success in product((0.0, 1.0), repeat=2 * n_runs):
+        runs = np.repeat(np.array(is_success)[:, None], 20, axis=1)
+        (interval,) = two_level_intervals([difference_effects(runs[:n_runs], runs[n_runs:])])
+        assert interval is not None
+        n_winners += not interval[0] <= 0.0 <= interval[1]
+    assert n_winners / 4**n_runs <= 0.05
 
 
 def test_equal_differences_from_more_entries_must_be_more_frequent() -> None:
@@ -137,22 +167,41 @@ def test_equal_differences_from_more_entries_must_be_more_frequent() -> None:
         assert analyze(entries, {"return": results}, Question())[2] == winner
 
 
-def test_the_probability_of_improvement_rarely_tells_equal_entries_apart() -> None:
-    for n_episodes in (*range(2, 31), 100):
-        rate = 0.0
-        for n_wins in range(n_episodes // 2, n_episodes + 1):
-            ours = np.where(np.arange(n_episodes) < n_wins, 1.0, -1.0) * np.linspace(1.0, 2.0, n_episodes)
-            effects = improvement_effects(ours[None], np.zeros((1, n_episodes)))
-            if student_interval(effects, 0.95)[0] > 0.5:
-                rate += 2.0 * binomial(n_episodes, n_wins, 0.5)
-        assert rate <= (0.0 if n_episodes < 5 else 0.071)
+@pytest.mark.parametrize(("n_runs", "n_others"), [(2, 2), (3, 3), (2, 5), (1, 3)])
+def test_the_probability_of_improvement_rarely_tells_equal_configurations_apart(n_runs: int, n_others: int) -> None:
+    generator = np.random.default_rng(0)
+    for deviation in (0.0, 1.0, 50.0):  # of runs, relative to that of episodes
+        n_excluded = 0
+        for _ in range(300):
+            tables = []
+            for n in (n_runs, n_others):
+                of_runs = generator.normal(0.0, deviation, (n, 1)) if n > 1 else 0.0
+                tables.append(of_runs + generator.normal(0.0, 1.0, (n, 20)))
+            (interval,) = two_level_intervals([improvement_effects(*tables)])
+            assert interval is not None
+            n_excluded += not interval[0] <= 0.5 <= interval[1]
+        assert n_excluded / 300 <= 0.05
+
+
+def test_one_more_run_that_always_wins_counts_by_hand() -> None:
+    episodes = np.arange(20.0)
+    ours, others = episodes + np.array([[100.0], [200.0]]), episodes + np.array([[0.0], [1.0], [2.0]])
+    runs = improvement_effects(ours, others).runs
+    assert [part.excess for part in runs] == pytest.approx([0.25 / 4, 0.25 / 9])
+    (part,) = improvement_effects(ours[:1], others).runs
+    assert part.excess == pytest.approx(2 * 0.25 / 9)
+    noise = np.random.default_rng(0).normal(size=(2, 3, 2000))  # episodes decide
+    assert sum(part.excess for part in improvement_effects(*noise).runs) < 1e-3
+    ties = np.repeat(ours[:1], 2, axis=0)
+    assert not any(part.excess for part in improvement_effects(ties, ties).runs)
 
 
 def test_two_wins_of_two_do_not_tell_that_an_entry_is_better() -> None:
     for n_runs in (1, 2):
         difference, _ = judged(np.array([[0.1, 3.0]] * n_runs), np.zeros((n_runs, 2)))
         assert difference.probability_of_improvement == 1.0
-        assert difference.probability_interval == (0.0, 1.0)
+        assert difference.probability_interval is not None
+        assert difference.probability_interval[0] < 0.5 < difference.probability_interval[1] == 1.0
 
 
 def share_that_excludes_0(differences: list[Effects]) -> float:
@@ -189,14 +238,13 @@ def test_heavy_tails_rarely_tell_equal_policies_apart() -> None:
 def test_one_more_win_of_each_entry_counts_where_few_episodes_decide() -> None:
     difference = difference_effects(*successes(10, 3, 1))
     assert difference.added_variance == pytest.approx(2.0 / 90)  # sizes of 1
-    assert improvement_effects(*successes(10, 3, 1)).added_variance == pytest.approx(2.0 * 0.25 / 90)
     ours, others = successes(10, 3, 1)
     runs = difference_effects(ours, np.repeat(others, 2, axis=0))
     assert runs.added_variance == pytest.approx((1.0 + 0.25) / 90)
     with_costs = difference_effects(ours - np.linspace(0.01, 0.02, 10), others)
     assert with_costs.added_variance == pytest.approx(2.0 / 90, rel=0.05)
-    wins_and_losses = difference_effects(np.array([[1.0, -1.0, 1.0, 1.0]]), np.zeros((1, 4)))
-    assert wins_and_losses.added_variance == pytest.approx(2.0 / 12)
+    of_runs = improvement_effects(ours, np.repeat(others, 2, axis=0))
+    assert of_runs.added_variance == pytest.approx((1.0 + 0.25) * 0.25 / 90)
 
 
 def test_intervals_of_continuous_results_of_several_runs_and_of_means_stay_those_of_the_bootstrap() -> None:

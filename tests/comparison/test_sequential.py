@@ -9,6 +9,7 @@ import pytest
 
 from maze_pl.comparison.effects import difference_effects, mean_effects
 from maze_pl.comparison.sequential import confidence_sequence, episodes_needed
+from maze_pl.comparison.two_level import student_error
 
 
 def test_the_confidence_sequence_by_hand() -> None:
@@ -78,6 +79,17 @@ def test_the_number_of_episodes_has_the_power_that_it_is_made_for() -> None:
     assert needed is not None
     means = generator.normal(0.2, 1.0, (4000, needed)).mean(axis=1)
     assert (means > 1.96 / math.sqrt(needed)).mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_the_number_of_episodes_is_the_smallest_one_also_if_larger_ones_do_not_suffice() -> None:
+    ours = np.array([[3.0, -2.0, 2.0, 1.0], [2.0, 1.0, 3.0, 1.0]])
+    difference = difference_effects(ours, np.array([[-1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]))
+    suffices = {}
+    for n in (46, 47, 116, 117, 10_000):
+        quantile, error = student_error(difference, 0.95, n)
+        suffices[n] = (quantile + 0.8416) * error <= difference.estimate
+    assert suffices == {46: False, 47: True, 116: True, 117: False, 10_000: False}
+    assert episodes_needed(difference) == 47
 
 
 def test_no_number_of_episodes_replaces_runs() -> None:

@@ -131,6 +131,26 @@ def test_the_bootstrap_draws_from_episodes_with_a_value() -> None:
         assert interval == pytest.approx(alone, abs=0.1 * (alone[1] - alone[0]))
 
 
+@pytest.mark.parametrize("n_runs", [3, 10])
+def test_a_rare_kpi_that_is_the_same_in_all_runs_has_a_table(n_runs: int) -> None:
+    generator = np.random.default_rng(0)
+    entries = [Entry("a", [Player("a", "a")] * n_runs), Entry("b", [Player("b", "b")], is_baseline=True)]
+    returns = [generator.normal(size=(n, 4)) for n in (n_runs, 1)]
+    ours = np.full((n_runs, 4), np.nan)
+    ours[0, 0] = ours[1, 1] = 1.0
+    difference = analyze(entries, {"return": returns, "kpi/x": [ours, np.zeros((1, 4))]}, Question())[1][1]
+    assert (difference.difference, difference.interval, difference.n_shared) == (1.0, (0.0, 2.0), 2)
+    assert difference.needs_more_runs  # of two runs with values
+
+
+def test_differences_of_runs_that_cancel_or_vary_by_rounding_are_taken_for_constant() -> None:
+    cancelling = difference_effects(np.array([[1.5, 2.0], [2.0, 1.5]]), np.zeros((1, 2)))
+    rounded = difference_effects(np.array([[1000.3 + 1.5e-9, 1000.3]]), np.full((1, 2), 1000.0))
+    low, high = two_level_intervals([cancelling, rounded])
+    assert low == pytest.approx((0.0, 3.5))
+    assert high == pytest.approx((0.0, 0.6))
+
+
 def test_one_of_several_runs_with_values_does_not_tell_how_runs_differ() -> None:
     values = np.full((3, 10), np.nan)
     values[1] = np.arange(10.0)
