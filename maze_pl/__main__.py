@@ -42,6 +42,7 @@ names (searched in ./configs, the folders of MAZE_PL_CONFIG_PATH, and the config
 
 import gc
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -83,11 +84,10 @@ _OTHER_NAMES: Final = {  # of commands, in other programs
     "play": "rollout",
     "doctor": "check",
 }
-_ONE_DASH: Final = {  # options with one dash, and commands whose own message would not name them
-    "-config": ("fit", "validate", "test", "rllib", "sweep"),
-    "-resume": ("sweep",),
-    "-show": ("sweep",),
-    "-to": ("export",),
+_ONE_DASH: Final = {  # options with one dash for which the messages of a command would name others
+    **dict.fromkeys(("fit", "validate", "test", "rllib"), re.compile("-config")),
+    "export": re.compile("-to"),
+    "sweep": re.compile(r"-(?!(?i:inf|nan))[A-Za-z]\w.*"),  # any, but no number
 }
 _PREPARED_LATER: Final = ("compare", "rllib", "sweep")  # their options are not those of one run
 _TRAINING: Final = ("fit", "rllib", "sweep")
@@ -144,7 +144,7 @@ def _refuse_misspelt(arguments: Sequence[str]) -> None:
         hint = suggestion(command, COMMANDS) if meant is None else f"; did you mean {meant}?"
         raise ConfigurationError(f"unknown command {command!r}: use {', '.join(COMMANDS)}{hint}")
     for word in arguments:
-        if command in _ONE_DASH.get(word.partition("=")[0], ()):
+        if command in _ONE_DASH and _ONE_DASH[command].fullmatch(word.partition("=")[0]):
             raise ConfigurationError(f"{word} begins with one dash; did you mean -{word}?")
 
 

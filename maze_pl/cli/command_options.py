@@ -46,8 +46,19 @@ class OptionParser(argparse.ArgumentParser):
         if TRUST_OPTION in unknown and message.startswith("unrecognized"):
             fault = f"{self.prog} runs no code of a run and needs no {TRUST_OPTION}"
             raise ConfigurationError(f"{fault}: omit it")
-        near = suggestion(unknown[0], known) if unknown and message.startswith("unrecognized") else ""
+        near = ""
+        if unknown and message.startswith("unrecognized"):
+            near = self._without_option(unknown[0]) or suggestion(unknown[0], known)
         raise ConfigurationError(f"{message}{near}; `{self.prog} --help` lists the options")
+
+    def _without_option(self, word: str) -> str:
+        """Return the end of a message about `--run RUN`, where the command takes the path alone."""
+        option = word.lstrip("-").partition("=")[0]
+        for action in self._actions:
+            is_path = action.type is Path and not action.option_strings
+            if is_path and option in (action.dest, "run", "run_dir"):
+                return f"; give the path without an option: `{self.prog} {action.metavar}`"
+        return ""
 
     def add_paths(self, name: str, description: str, **options: Any) -> None:
         """Add positional arguments that are paths."""

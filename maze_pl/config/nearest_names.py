@@ -39,7 +39,7 @@ _NAMES_ELSEWHERE: Final = {  # options of ours and their names in other librarie
     "gamma": "discount discount_factor",
     "gae_lambda": "lambda lam",
     "clip_range": "clip_coef clip_param clip_ratio",
-    "value_clip_range": "clip_range_vf vf_clip_param",
+    "value_clip_range": "clip_range_vf",
     "max_grad_norm": "max_norm",
     "n_optimization_epochs": "update_epochs n_epochs num_epochs",
     "batch_size": "minibatch_size mini_batch_size",
@@ -53,6 +53,10 @@ _NAMES_ELSEWHERE: Final = {  # options of ours and their names in other librarie
 _ELSEWHERE: dict[str, str] = {}
 for _ours, _theirs in _NAMES_ELSEWHERE.items():
     _ELSEWHERE |= dict.fromkeys(_theirs.split(), _ours)
+_WITHOUT_COUNTERPART: Final = {
+    "vf_clip_param": "squared errors of critics have no limit; max_grad_norm limits gradients"
+}
+"""Options of other libraries whose names resemble ours but whose meaning does not."""
 _COUNTERPARTS: Final = {"n_envs": "num_actors", "num_actors": "n_envs", "output_dir": "run_dir"}
 """Options of one data module or command, and those of others with the same meaning."""
 _DATA_OPTIONS: Final = ("n_rollout_steps", "n_envs", "replay_buffer_size", "initial_buffer_size")
@@ -130,6 +134,8 @@ def nearest_option(name: str, options: Iterable[str], prefix: str = "") -> str:
     known = sorted(options, key=len)
     name = name.lower().replace("init_args.", "")
     last = name.rpartition(".")[2]
+    if last in _WITHOUT_COUNTERPART:
+        return f"; {_WITHOUT_COUNTERPART[last]}"
     elsewhere = _ELSEWHERE.get(last, last if last in _NAMES_ELSEWHERE else None)
     for meant in (elsewhere, _COUNTERPARTS.get(elsewhere or last), name):
         named_so = [option for option in known if f".{option}".endswith(f".{meant}")]

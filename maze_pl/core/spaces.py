@@ -218,14 +218,15 @@ def no_value(space: spaces.Space[Any], values: Any, n: int) -> bool:
     if values.shape != (n, *(space.shape or ())):
         return True
     numbers = np.asarray(values)
-    if numbers.dtype.kind == "f" and not isinstance(space, spaces.Box) and (numbers % 1 != 0).any():
+    is_choice = not isinstance(space, spaces.Box)
+    if is_choice and numbers.dtype.kind == "f" and (numbers != np.floor(numbers)).any():
         return True
-    if isinstance(space, spaces.Box | spaces.Discrete) and values.size:
-        low, high = values.min(), values.max()  # NaN if there is any
+    if isinstance(space, spaces.Box | spaces.Discrete) and numbers.size:
+        low, high = numbers.min(), numbers.max()  # NaN if there is any
         if isinstance(space, spaces.Box):
             return not (np.isfinite(low) and np.isfinite(high))
         return not space.start <= low <= high < space.start + space.n
-    from_start = values - getattr(space, "start", 0)
+    from_start = numbers - getattr(space, "start", 0)
     return bool(((from_start < 0) | (from_start >= getattr(space, "nvec", 2))).any())
 
 

@@ -1,6 +1,7 @@
 """Gymnasium environment around a simulation, with array conversions, time and reward events."""
 
 import copy
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from math import isfinite
@@ -15,7 +16,13 @@ from gymnasium.utils import seeding
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spaces import conversion_space
 from maze_pl.envs.contract import EnvContractError, check_observation, check_step, describe, name_of
-from maze_pl.envs.core_env import ActionConversionInterface, CoreEnv, ObservationConversionInterface, take_over
+from maze_pl.envs.core_env import (
+    ActionConversionInterface,
+    CoreEnv,
+    ObservationConversionInterface,
+    RewardAggregatorInterface,
+    take_over,
+)
 from maze_pl.envs.rendering import figure_to_array
 from maze_pl.envs.structured_env import (
     Action,
@@ -233,6 +240,21 @@ class MazeEnv(gymnasium.Env[Observation, Action], StructuredEnv):
             self._unchecked.remove(key)
             what = f"the observation of sub-step {key!r} by {self.observation_maker(key)}"
             check_observation(observation, self._observation_spaces[key], what, exactly=True)
+            if not self._unchecked:  # the topics that the simulation fires have been created by now
+                self._warn_of_missing_topics()
+
+    def _warn_of_missing_topics(self) -> None:
+        """Warn of reward aggregators that never get an event, as their topics do not exist."""
+        topics = self.pubsub.topics
+        for aggregator in self.pubsub.subscribers:
+            wanted = tuple(aggregator.get_interfaces())
+            is_unheard = wanted and not any(issubclass(topic, wanted) for topic in topics)
+            if is_unheard and isinstance(aggregator, RewardAggregatorInterface):
+                missing = " and ".join(topic.__name__ for topic in wanted)
+                fired = " and ".join(topic.__name__ for topic in topics)
+                fact = f"{name_of(self)} does not fire {missing}, only {fired}"
+                fault = f"{type(aggregator).__name__} gets no events: {fact}"
+                warnings.warn(f"{fault}; use another reward aggregator", UserWarning, stacklevel=2)
 
     def observation_maker(self, key: StepKey) -> str:
         """Return the name of the class that makes the observations of a sub-step, for messages."""

@@ -304,11 +304,13 @@ class RunContext:
         agent = self._acting[1]
         return agent.act(observation, step_key, agent_id, deterministic=deterministic, policy_state=policy_state)
 
-    def rollout(self, episodes: int = 1, seed: int = 0, *, policy: Any = None, **options: Any) -> list[Trajectory]:
+    def rollout(
+        self, episodes: int | None = None, seed: int = 0, *, policy: Any = None, **options: Any
+    ) -> list[Trajectory]:
         """Play episodes, those of `maze-pl rollout` with the same options.
 
         Args:
-            episodes: Number of episodes.
+            episodes: Number of episodes; None means one for each of `episode_seeds`, or one.
             seed: Determines the episodes and the policy's random numbers.
             policy: A policy as `maze_pl.rollout` takes it; None means that of the trained agent.
             options: Further arguments of `maze_pl.rollout`, such as `max_steps` and `record`;

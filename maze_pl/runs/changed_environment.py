@@ -9,7 +9,12 @@ from lightning_utilities.core.rank_zero import rank_zero_info
 from maze_pl.config.search_path import as_values
 from maze_pl.core.changed_spaces import changed_spaces, shortened
 from maze_pl.core.checkpoint import CheckpointEntry
-from maze_pl.runs.other_environment import are_same, options_of_environment, value_text
+from maze_pl.runs.other_environment import (
+    are_same,
+    options_of_parts,
+    parts_of_environment,
+    value_text,
+)
 
 
 def tell_changed_environment(
@@ -36,16 +41,30 @@ def tell_changed_environment(
 def _changed_options(then: Any, now: Any) -> list[str]:
     """Return texts on the options of environment and wrappers that differ between two configurations.
 
-    Options that only the later one has may be new in the code, with a default, and are left out.
+    Configurations hold all arguments of components, so that those which only the later one has are
+    new in the code, with a default. They are left out.
     """
-    saved, current = (options_of_environment(as_values(config)) for config in (then, now))
+    saved, current = (parts_of_environment(as_values(config)) for config in (then, now))
     if saved is None or current is None:
         return []
+    earlier = options_of_parts(_with_new_arguments(saved, current))
+    later = options_of_parts(current)
     changes = []
-    for name in {**saved, **current}:
-        if name not in saved and not name.endswith(".class_path"):
-            continue
-        before, after = saved.get(name), current.get(name)
+    for name in {**earlier, **later}:
+        before, after = earlier.get(name), later.get(name)
         if not are_same(before, after):
             changes.append(f"{name} was {value_text(before)} and is {value_text(after)}")
     return changes
+
+
+def _with_new_arguments(saved: Any, current: Any) -> Any:
+    """Return a part of a saved configuration with the arguments that only the current one has."""
+    if isinstance(saved, list) and isinstance(current, list):
+        shared = [_with_new_arguments(*pair) for pair in zip(saved, current, strict=False)]
+        return [*shared, *saved[len(current) :]]
+    if not (isinstance(saved, Mapping) and isinstance(current, Mapping)):
+        return saved
+    whole = {key: _with_new_arguments(value, current.get(key)) for key, value in saved.items()}
+    if isinstance(arguments := current.get("init_args"), Mapping):
+        whole["init_args"] = {**arguments, **(whole.get("init_args") or {})}
+    return whole

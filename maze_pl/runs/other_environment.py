@@ -51,15 +51,33 @@ def tell_other_environment(
 
 def options_of_environment(config: Any) -> dict[str, Any] | None:
     """Return the options of environment and wrappers by their dotted names; None if it is not the file of a run."""
+    parts = parts_of_environment(config)
+    return None if parts is None else options_of_parts(parts)
+
+
+def parts_of_environment(config: Any) -> dict[str, Any] | None:
+    """Return the components of environment and wrappers by name; None for no file of a run."""
     data = config.get("data") if isinstance(config, Mapping) else None
     if not isinstance(data, Mapping) or "class_path" not in data:
         return None
     arguments = data.get("init_args")
     if not isinstance(arguments, Mapping):
         return {}
+    parts = {name: arguments.get(name) for name in _PARTS}
+    if isinstance(parts["env"], str):
+        parts["env"] = {"class_path": parts["env"]}
+    return parts
+
+
+def options_of_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of components by their dotted names; those that are not set are left out.
+
+    Args:
+        parts: The components of the data module, see `parts_of_environment`.
+    """
     options: dict[str, Any] = {}
-    for name in _PARTS:
-        options |= _leaves(arguments.get(name), f"data.{name}")
+    for name, part in parts.items():
+        options |= _leaves(part, f"data.{name}")
     return options
 
 
@@ -67,11 +85,9 @@ def _leaves(node: Any, name: str) -> dict[str, Any]:
     """Return the values in a component, by their dotted names; those that are not set are left out.
 
     Args:
-        node: The component, which may be a class path alone.
+        node: The component.
         name: Its dotted name.
     """
-    if isinstance(node, str) and name == "data.env":
-        node = {"class_path": node}
     if isinstance(node, list):
         node = {str(place): item for place, item in enumerate(node)}
     if not isinstance(node, Mapping):
@@ -84,7 +100,7 @@ def _leaves(node: Any, name: str) -> dict[str, Any]:
 
 def are_same(one: Any, other: Any) -> bool:
     """True for equal values of options, also for two that are not a number."""
-    return dump(one) == dump(other)
+    return bool(one == other) or dump(one) == dump(other)
 
 
 def value_text(value: Any) -> str:

@@ -186,7 +186,7 @@ class _Player:
 def rollout(
     env: Callable[[], Env] | Env | str | Mapping[str, Any],
     policy: Any = "random",
-    episodes: int = 1,
+    episodes: int | None = None,
     seed: int = 0,
     *,
     record: Collection[str] = ("spaces",),
@@ -216,7 +216,7 @@ def rollout(
             `action_spaces_dict`, `masks` (by sub-step), `spec` and `env` (a sample that is not
             played in); `random`; `heuristic` for the policy that the environment names; or the
             file of a bundle, which is played without the wrappers that it contains.
-        episodes: Number of episodes.
+        episodes: Number of episodes; None means one for each of `episode_seeds`, or one.
         seed: Determines the episodes and the policy's random numbers.
         record: Data to keep of each episode besides its statistics: `spaces` (observations and
             actions), `states` (of the simulation), `events` (all of them), `frames` (pictures, kept
@@ -237,8 +237,8 @@ def rollout(
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         first_episode: Number of the first episode; the episodes are those that a rollout from 0 on
             would play, if the number is a multiple of `n_envs`.
-        episode_seeds: Seeds that the environment is reset with, one for each episode, instead of
-            seeds that follow from `seed`: a list, or a text such as `0-39`.
+        episode_seeds: Seeds that the environment is reset with, by the numbers of the episodes,
+            instead of seeds that follow from `seed`: a list, or a text such as `0-39`.
         progress: Whether to show a progress bar, in a file a line every 10 s; a text is its label.
         receive: Called with each trajectory, in order, as soon as it is available; may remove data
             that should not be kept.
@@ -258,10 +258,12 @@ def rollout(
         >>> [(one.summary.reward, one.spaces.truncated) for one in trajectories]
         [(100.0, True), (100.0, True)]
     """
+    seeds = None if episode_seeds is None else listed_seeds(episode_seeds)
+    if episodes is None:
+        episodes = 1 if seeds is None else max(1, len(seeds) - first_episode)
     _check_numbers(episodes, max_steps, n_envs, first_episode, temperature)
     _check_record(record)
     end = first_episode + episodes
-    seeds = None if episode_seeds is None else listed_seeds(episode_seeds)
     if seeds is not None and len(seeds) < end:
         raise ValueError(f"episode_seeds has {len(seeds)} seeds for {end} episodes: give each one a seed")
     env = env_or_factory(env)

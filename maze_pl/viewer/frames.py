@@ -3,12 +3,11 @@
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
-
-import gymnasium
 
 from maze_pl.config.factories import Factory
 from maze_pl.core.class_path import import_object
@@ -29,8 +28,8 @@ def with_frames(make_env: Callable[[], Any]) -> Callable[[], Any] | None:
 
     Returns:
         None if it is not a factory of a configuration, the environment takes no render mode or has
-        been given one, or it cannot be drawn, for example because a package is missing. If it
-        returns something other than a picture, a message says so.
+        been given one, or it cannot be drawn, for example because a package is missing, as a
+        message then says.
     """
     if not isinstance(make_env, Factory):
         return None
@@ -48,21 +47,30 @@ def with_frames(make_env: Callable[[], Any]) -> Callable[[], Any] | None:
 
 
 def _draws(make_env: Callable[[], Any]) -> bool:
-    """True if an environment can be made and rendered."""
+    """True if an environment can be made and rendered; a message says why if it cannot."""
     try:
-        with drawing_without_display():
+        with drawing_without_display(), warnings.catch_warnings(), ExitStack() as undo:
+            warnings.simplefilter("ignore")  # they come again while episodes are played
             env = make_wrapped(make_env)
+            undo.callback(_close, env)
             env.reset(seed=0)
             picture = env.render()
             if picture is not None:
                 check_picture(picture, env)
-            env.close()
     except EnvContractError as error:
         sys.stderr.write(f"maze-pl: there are no pictures: {error}\n")
         return False
-    except (gymnasium.error.Error, ImportError, OSError, TypeError, ValueError):
+    except Exception as error:  # of any class: MuJoCo's without OpenGL derives from no other
+        first_line = str(error).partition("\n")[0]
+        sys.stderr.write(f"maze-pl: there are no pictures: {type(error).__name__}: {first_line}\n")
         return False
     return picture is not None
+
+
+def _close(env: Any) -> None:
+    """Close an environment, which may be unable to after an error of its renderer."""
+    with suppress(Exception):
+        env.close()
 
 
 @contextmanager

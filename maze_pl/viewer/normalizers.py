@@ -25,11 +25,13 @@ class Normalizer(NamedTuple):
         exclude: Observations that it leaves unchanged.
         is_running: Whether it is a `RunningObservationNormalizationWrapper`, which leaves further
             observations unchanged.
+        clip_range: Given bounds of what it normalises; None if there are none, or not two.
     """
 
     name: str
     exclude: frozenset[str] = frozenset()
     is_running: bool = False
+    clip_range: tuple[float, float] | None = None
 
 
 def normalizers_in(wrappers: Sequence[Callable[..., Any]] | None) -> list[Normalizer]:
@@ -41,26 +43,36 @@ def normalizers_in(wrappers: Sequence[Callable[..., Any]] | None) -> list[Normal
 
     Example:
         >>> from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrapper
-        >>> normalizers_in([TimeLimitWrapper, ObservationNormalizationWrapper])
-        [Normalizer(name='ObservationNormalizationWrapper', exclude=frozenset(), is_running=False)]
+        >>> (found,) = normalizers_in([TimeLimitWrapper, ObservationNormalizationWrapper])
+        >>> found.name
+        'ObservationNormalizationWrapper'
     """
     found = []
     for wrapper in wrappers or ():
         kind = class_made_by(wrapper)
         if kind is not None and issubclass(kind, ObservationNormalizationWrapper):
             is_running = issubclass(kind, RunningObservationNormalizationWrapper)
-            found.append(Normalizer(kind.__name__, frozenset(_excluded(wrapper)), is_running))
+            exclude = frozenset(_argument(wrapper, "exclude") or ())
+            clip_range = _two_numbers(_argument(wrapper, "clip_range"))
+            found.append(Normalizer(kind.__name__, exclude, is_running, clip_range))
     return found
 
 
-def _excluded(wrapper: Any) -> Sequence[str]:
-    """Return the observations that a callable tells its wrapper to leave unchanged."""
+def _argument(wrapper: Any, name: str) -> Any:
+    """Return an argument that a callable passes to its wrapper; None if there is none."""
     while isinstance(wrapper, partial):
-        if "exclude" in wrapper.keywords:
-            return wrapper.keywords["exclude"] or ()
+        if name in wrapper.keywords:
+            return wrapper.keywords[name]
         wrapper = wrapper.func
-    arguments = wrapper.init_args if isinstance(wrapper, Factory) else {}
-    return arguments.get("exclude") or ()
+    return wrapper.init_args.get(name) if isinstance(wrapper, Factory) else None
+
+
+def _two_numbers(value: Any) -> tuple[float, float] | None:
+    """Return a value that is a pair of numbers; None for any other."""
+    is_pair = isinstance(value, list | tuple) and len(value) == 2
+    if not is_pair or not all(isinstance(end, int | float) for end in value):
+        return None
+    return value[0], value[1]
 
 
 def normalizers_of(config: Any, trust: bool = False) -> list[Normalizer]:
@@ -101,18 +113,25 @@ def unit_of(name: str, parts: Sequence[Any], normalizers: Sequence[Normalizer]) 
     """
     if not all(isinstance(part, spaces.Box) for part in parts):
         return None
-    is_left = _is_left_by_running(parts)
     names = []
     for normalizer in normalizers:
-        if name not in normalizer.exclude and not (normalizer.is_running and is_left):
+        is_left = normalizer.is_running and _is_left_by_running(parts, normalizer.clip_range)
+        if name not in normalizer.exclude and not is_left:
             names.append(normalizer.name)
     return f"after {' and '.join(names)}" if names else None
 
 
-def _is_left_by_running(parts: Sequence[Any]) -> bool:
-    """True for Boxes of an observation that running statistics leave unchanged."""
+def _is_left_by_running(parts: Sequence[Any], clip_range: tuple[float, float] | None) -> bool:
+    """True for Boxes of an observation that running statistics leave unchanged.
+
+    Bounds within [0, 1] tell so, unless they are those that normalised values are clipped to.
+    """
     if any(part.dtype == np.uint8 or len(part.shape) > 2 for part in parts):
         return True
     if not all(are_alike(parts[0], part) for part in parts):
         return True
+    if clip_range is not None:
+        low, high = np.asarray(clip_range, np.float32)
+        if all(np.all(part.low == low) and np.all(part.high == high) for part in parts):
+            return False
     return all(np.all(part.low >= 0) and np.all(part.high <= 1) for part in parts)

@@ -52,6 +52,12 @@ def test_a_misspelt_option_leads_to_the_most_similar_one(name: str, meant: str) 
     assert nearest_option(name, OPTIONS, "--") == f"; did you mean --{meant}?"
 
 
+def test_a_similar_name_with_another_meaning_is_not_suggested() -> None:
+    near = "; squared errors of critics have no limit; max_grad_norm limits gradients"
+    for name in ("vf_clip_param", "model.vf_clip_param"):
+        assert nearest_option(name, [*OPTIONS, "model.value_clip_range", "model.clip_range"], "--") == near
+
+
 def test_options_of_algorithms_are_named_by_commands_that_train_only() -> None:
     assert nearest_option("gamma", ["trainer.max_epochs"], "--") == "; did you mean --model.gamma?"
     assert nearest_option("gamma", ["n_episodes", "metric"], "--") == ""

@@ -42,6 +42,22 @@ class PickedFruit(RewardAggregatorInterface):
         return float(sum(one["fruit"] for one in picked if self.picker in (None, one["picker"])))
 
 
+class LostEvents:
+    def lost(self, fruit: int) -> None: ...
+
+
+class LostFruit(PickedFruit):
+    """An aggregator that was written for another simulation."""
+
+    def get_interfaces(self) -> list[type]:
+        return [LostEvents]
+
+
+class PickedOrLostFruit(PickedFruit):
+    def get_interfaces(self) -> list[type]:
+        return [LostEvents, PickEvents]
+
+
 class Constant(RewardAggregatorInterface):
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -216,3 +232,24 @@ def test_a_reward_of_the_simulation_that_is_not_finite_is_refused_before_it_is_l
     with pytest.raises(EnvContractError, match="step of OrchardCoreEnv returned the reward nan, which is not finite"):
         play(env, 1, 1)
     assert len(env.pubsub.query_events(BaseEnvEvents.reward)) == 1
+
+
+@pytest.mark.parametrize(
+    "make_team", [LostFruit, lambda: WeightedRewardAggregator({"lost": LostFruit(), "picked": PickedFruit()})]
+)
+def test_an_aggregator_whose_events_the_environment_never_fires_is_named_once(make_team: Any) -> None:
+    env = orchard(make_team())
+    missing = "LostFruit gets no events: OrchardCoreEnv does not fire LostEvents, only PickEvents and "
+    with pytest.warns(UserWarning, match=missing):
+        env.reset(seed=0)
+        env.step({"fruit": 1})
+    env.step({"fruit": 1})
+    env.reset(seed=1)
+    play(env, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("team", [Constant(1.0), PickedOrLostFruit()])
+def test_an_aggregator_that_needs_no_event_or_one_of_several_is_sound(team: RewardAggregatorInterface) -> None:
+    env = orchard(team)
+    env.reset(seed=0)
+    play(env, 1, 2, 3, 4)

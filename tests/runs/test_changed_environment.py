@@ -17,6 +17,8 @@ ENV = {
     "init_args": {"env": "CartPole-v1", "hours": [4.0, 8.0], "least": float("nan")},
     "dict_kwargs": {"max_episode_steps": 4},
 }
+CORE = {"class_path": "a.Core", "init_args": {"size": 3}}
+PARTS = {"class_path": "a.Env", "init_args": {"core": CORE, "weights": {"a": 1}}}
 VALVE = Spec({0: StepSpec(spaces.Dict(x=spaces.Box(-1, 1, (1,))), spaces.Dict(valve=spaces.Box(0, 500, (2,))))})
 WIDE = Spec({0: StepSpec(spaces.Dict(x=spaces.Box(-2, 2, (1,))), spaces.Dict(valve=spaces.Box(0, 10, (2,))))})
 VALVES = "action 'valve' of sub-step 0 was Box(0.0, 500.0, (2,), float32) and is Box(0.0, 10.0, (2,), float32); "
@@ -36,6 +38,16 @@ def changed(part: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         (config(ENV, LIMIT), copy.deepcopy(config(ENV, LIMIT)), VALVE, None),
         (config(ENV), config(changed(ENV, new_in_the_code=5)), VALVE, None),
         (config("a.make_env"), config({"class_path": "a.make_env", "init_args": {"size": 5}}), VALVE, None),
+        (config(changed(ENV, limit=1)), config(changed(ENV, limit=1.0)), VALVE, None),
+        (config(changed(ENV, limit=None)), config(changed(ENV, limit=5)), VALVE, "limit was no value and is 5; "),
+        (config(changed(ENV, limit=5)), config(changed(ENV, limit=None)), VALVE, "limit was 5 and is no value; "),
+        (config(ENV), config(changed(ENV, hours=[4.0, 8.0, 12.0])), VALVE, "hours.2 was no value and is 12.0; "),
+        (config(changed(ENV, hours=[])), config(changed(ENV, hours=[4.0])), VALVE, "hours.0 was no value and is 4.0; "),
+        (config(ENV), config({**ENV, "dict_kwargs": {"max_episode_steps": 4, "gravity": 9}}), VALVE, "gravity was no "),
+        (config({**ENV, "dict_kwargs": None}), config(ENV), VALVE, "max_episode_steps was no value and is 4; "),
+        (config(LIMIT), config({**LIMIT, "dict_kwargs": {"size": 3}}), VALVE, "size was no value and is 3; "),
+        (config(PARTS), config(changed(PARTS, core=changed(CORE, seed=1))), VALVE, None),
+        (config(PARTS), config(changed(PARTS, weights={"a": 1, "b": 2})), VALVE, "weights.b was no value and is 2; "),
         (None, config(ENV), VALVE, None),
         (config(ENV, LIMIT), config(ENV, changed(LIMIT, max_episode_steps=7)), VALVE, ".max_episode_steps was 9 and"),
         (config(ENV), config({**ENV, "dict_kwargs": {}}), VALVE, "data.env.max_episode_steps was 4 and is no value; "),

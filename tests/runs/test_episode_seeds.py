@@ -52,9 +52,17 @@ def test_each_instance_is_played_once_and_in_order(engine: Engine | None) -> Non
     assert [one.seed for one in played] == list(range(N_INSTANCES))
 
 
-def test_later_episodes_have_the_seeds_at_their_numbers() -> None:
-    played = rollout(make_env, "random", 3, episode_seeds=[7, 5, 9, 1, 2], n_envs=2, first_episode=2)
-    assert [one.seed for one in played] == [9, 1, 2]
+@pytest.mark.parametrize("seeds", [range(3, 9), [3, 4, 5, 6, 7, 8], "3-8", np.arange(3, 9)])
+def test_each_seed_is_played_without_a_number_of_episodes(seeds: Any) -> None:
+    played = rollout(make_env, "random", episode_seeds=seeds)
+    assert [one.seed for one in played] == [3, 4, 5, 6, 7, 8]
+    assert len(rollout(make_env, "random")) == 1
+
+
+@pytest.mark.parametrize(("episodes", "expected"), [(None, [9, 1, 2]), (3, [9, 1, 2]), (2, [9, 1])])
+def test_later_episodes_have_the_seeds_at_their_numbers(episodes: int | None, expected: list[int]) -> None:
+    played = rollout(make_env, "random", episodes, episode_seeds=[7, 5, 9, 1, 2], n_envs=2, first_episode=2)
+    assert [one.seed for one in played] == expected
 
 
 def test_seeds_do_not_change_what_a_policy_draws() -> None:
@@ -103,3 +111,5 @@ def test_other_seeds_are_refused(given: Any, message: str) -> None:
 def test_too_few_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match="episode_seeds has 3 seeds for 4 episodes: give each one a seed"):
         rollout(make_env, "random", 4, episode_seeds=[1, 2, 3])
+    with pytest.raises(ValueError, match="episode_seeds has 3 seeds for 6 episodes: give each one a seed"):
+        rollout(make_env, "random", episode_seeds=[1, 2, 3], first_episode=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium
@@ -87,3 +88,28 @@ def test_an_environment_that_returns_no_picture_is_named(capsys: pytest.CaptureF
     came = "render of Described returned 'hello' of type str"
     expected = f"maze-pl: there are no pictures: {came}; expected an array [height, width, 3] of bytes\n"
     assert capsys.readouterr().err == expected
+
+
+class FatalError(Exception):
+    """An error that derives from no other class, as that of MuJoCo without OpenGL."""
+
+
+class WithoutGraphics(Described):
+    """An environment whose renderer fails, and then cannot be closed."""
+
+    n_closed = 0
+
+    def render(self) -> Any:
+        warnings.warn("there is no display", UserWarning, stacklevel=2)
+        raise FatalError("an OpenGL library is missing\ndetails follow")
+
+    def close(self) -> None:
+        WithoutGraphics.n_closed += 1
+        raise AttributeError("the renderer does not exist")
+
+
+def test_an_environment_that_cannot_draw_here_is_closed_and_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_frames(Factory(f"{__name__}.WithoutGraphics")) is None
+    assert WithoutGraphics.n_closed == 1
+    reason = "FatalError: an OpenGL library is missing"
+    assert capsys.readouterr().err == f"maze-pl: there are no pictures: {reason}\n"

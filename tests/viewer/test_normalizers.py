@@ -87,8 +87,20 @@ class Various(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), 1.0, True, False, {}
 
 
-def test_observations_that_running_statistics_leave_unchanged_keep_their_bounds() -> None:
-    wrappers = [RunningObservationNormalizationWrapper]
+RUNNING_PATH = f"maze_pl.envs.wrappers.{RUNNING}"
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        RunningObservationNormalizationWrapper,
+        partial(RunningObservationNormalizationWrapper, clip_range=(0.1, 1)),
+        Factory(RUNNING_PATH, {"clip_range": [0.1, 0.7]}),
+        Factory(RUNNING_PATH, {"clip_range": [None, 5.0]}),
+    ],
+)
+def test_observations_that_running_statistics_leave_unchanged_keep_their_bounds(wrapper: Any) -> None:
+    wrappers = [wrapper]
     played = rollout(lambda: GymMazeEnv(Various()), wrappers=wrappers)[0]
     assert played.spaces is not None
     shown = observations_of(played.spaces, 0, normalizers_in(wrappers))

@@ -30,7 +30,8 @@ def check_repeated_rewards(examination: Examination) -> Iterator[Finding]:
     """Find reward aggregators that pay for events again in later acts of most environment steps.
 
     Acts are replayed while an aggregator misses some events. Events are paid again if a later act
-    loses the same reward as their own act. Aggregators that fail without events are not examined.
+    loses the same reward as their own act. Steps without events that change the reward, or without
+    a later act, do not count. Aggregators that fail without events are not examined.
     """
     acts = examination.acts[:N_REPLAYED]
     is_possible = examination.is_deterministic and _has_several_rewards(acts)
@@ -43,7 +44,7 @@ def check_repeated_rewards(examination: Examination) -> Iterator[Finding]:
         replay = _Replay(env, aggregator, acts[: N_REPLAYED // len(aggregators)])
         repeated = replay.repetitions()
         if sum(repeated) >= max(_LEAST_STEPS, len(repeated) / 2):
-            steps = f"in {sum(repeated)} of {len(repeated)} environment steps"
+            steps = f"in {sum(repeated)} of {len(repeated)} environment steps with such events"
             fault = f"{steps}, acts are rewarded again for events of earlier acts"
             name = type(aggregator).__name__
             yield WARNING, f"{fault}, by {_METHOD} of {name}, {_REASON}: {_REMEDY}"

@@ -39,7 +39,10 @@ from maze_pl.system.device_graph import random_devices, uses_graphs
 MAX_TRACES = 4
 """Maximum number of traces of one loss; each takes time to make."""
 
-FOR_CHANGES: Final = "keep a number that changes in a buffer (register_buffer), which is changed in place"
+FOR_CHANGES: Final = (
+    "keep a number that changes in a buffer (register_buffer), which is changed in place, or rename "
+    "it if the loss does not read it: all attributes with a name that the loss uses are watched"
+)
 """Remedy for losses that are no longer traced, as what they read changes."""
 
 Function = Callable[..., tuple[Tensor, Tensor]]
@@ -153,7 +156,7 @@ class GradientTracer:
         self._traces.pop(key, None)
         self._for_any_size.pop(key, None)
         if self._n_of_loss[_loss_of(key)] >= MAX_TRACES:
-            self.refused = f"what the loss reads keeps changing: {change}; {FOR_CHANGES}"
+            self.refused = f"what the loss may read keeps changing: {change}; {FOR_CHANGES}"
 
     def discard_graphs(self) -> set[Any]:
         """Drop the traces that are graphs of a device, and return their keys.

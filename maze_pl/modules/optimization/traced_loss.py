@@ -272,7 +272,8 @@ class TracedLosses:
         if self._tracer is not None:
             self._tracer.forget(key, change)
         if traced.made == self._batch:
-            self._refused = f"what the loss reads changes from update to update: {change}; {FOR_CHANGES}"
+            fault = f"what the loss may read changes from update to update: {change}"
+            self._refused = f"{fault}; {FOR_CHANGES}"
         if self.refused is not None:
             self._refuse(self.refused)
         return None

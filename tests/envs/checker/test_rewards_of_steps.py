@@ -37,6 +37,13 @@ class PickedReward(RewardAggregatorInterface):
         return float(sum(event.attributes["amount"] for event in self.events))
 
 
+class RareReward(PickedReward):
+    """Pays for some of what the picker takes."""
+
+    def summarize_reward(self, maze_state: Any = None) -> float:
+        return float(sum(event.attributes["amount"] > 2 for event in self.events))
+
+
 class NeededEvent(PickedReward):
     """Fails without an event."""
 
@@ -174,8 +181,15 @@ def relay(core: Callable[[Any], RelayCoreEnv], aggregator: Callable[[], Any]) ->
 def test_events_that_are_paid_for_in_several_acts_are_found(aggregator: type[Any]) -> None:
     ((verdict, explanation),) = findings(relay(AsReturned, aggregator))
     assert verdict == "warning"
-    assert re.match(r"in \d+ of \d+ environment steps, acts are rewarded again for events of ", explanation)
+    assert re.match(r"in \d+ of \d+ environment steps with such events, acts are rewarded again for ", explanation)
     assert f"by summarize_reward of {aggregator.__name__}, which is called in several acts" in explanation
+
+
+def test_environment_steps_without_events_that_are_paid_for_do_not_count() -> None:
+    found = [findings(relay(AsReturned, aggregator))[0][1] for aggregator in (PickedReward, RareReward)]
+    every, rare = (re.match(r"in (\d+) of (\d+) environment steps with such events", one) for one in found)
+    assert every is not None and rare is not None
+    assert int(rare[1]) == int(rare[2]) < int(every[2])
 
 
 def test_a_part_of_a_weighted_aggregator_that_pays_again_is_named() -> None:

@@ -189,6 +189,19 @@ def test_too_many_shapes_are_refused() -> None:
     assert tracer.refused is not None and "different shapes" in tracer.refused
 
 
+def test_state_that_keeps_changing_is_refused_with_remedies_for_what_is_read_and_what_is_not() -> None:
+    net = Net()
+    tracer = GradientTracer(net)
+    for _ in range(MAX_TRACES):
+        assert tracer.refused is None
+        inputs = [torch.ones(2, 3)]
+        assert gradient(tracer, "key", net.loss, list(net.parameters()), inputs, check=False, target=into(net))
+        tracer.forget("key", "Net.n changed from 4 to 5")
+    assert tracer.refused is not None
+    assert tracer.refused.startswith("what the loss may read keeps changing: Net.n changed from 4 to 5; keep a number ")
+    assert "or rename it if the loss does not read it" in tracer.refused
+
+
 def test_each_loss_of_an_algorithm_may_have_several_shapes() -> None:
     net = Net()
     tracer = GradientTracer(net)
