@@ -42,6 +42,7 @@ _UNCHANGED: Final = (
     "reset",
     "actor_id",
     "is_actor_done",
+    "get_done_actors",
     "agent_counts_dict",
     "observation_spaces_dict",
     "action_spaces_dict",

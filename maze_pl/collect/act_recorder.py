@@ -97,15 +97,31 @@ class ActRecorder:
             returns[acts.envs] += acts.reward[acts.envs]
         return returns
 
+    def paid(self) -> float:
+        """Return the sum of the absolute values of all attributed rewards, as changed by wrappers."""
+        return float(sum(np.abs(rewards).sum() for rewards in self._actor_rewards.values()))
+
     def _keep(self, extras: StepExtras) -> None:
-        """Keep final observations and attributed rewards."""
+        """Keep final observations, attributed rewards and the ends of actors."""
         for group in extras.finals:
             for place, env in enumerate(group.envs.tolist()):
                 last = {name: values[place].copy() for name, values in group.observation.items()}
                 self._last[env] = ActorID(group.key, int(group.agent_ids[place])), last
+        for env, actors in extras.done_actors.items():
+            for actor in actors:
+                self._mark_done(env, actor)
         if extras.actor_rewards is not None:
             for env, rewards in extras.actor_rewards.by_env().items():
                 self._actor_rewards.setdefault(env, []).extend(rewards.tolist())
+
+    def _mark_done(self, env: int, actor: ActorID) -> None:
+        """Mark the latest act of an actor of an environment as its last."""
+        for acts in reversed(self._acts):
+            if acts.batch.step_key == actor[0]:
+                row = int(np.searchsorted(acts.envs, env))
+                if row < len(acts.envs) and acts.envs[row] == env and acts.batch.agent_id[row] == actor[1]:
+                    acts.actor_done[env] = True
+                    return
 
     def record_of(self, env: int, *name: Any) -> SpacesTrajectoryRecord:
         """Return the record of the episode of an environment.

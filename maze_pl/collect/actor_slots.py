@@ -1,9 +1,11 @@
 """Assignment of agents to the slots of arrays, and the policy states of their actors."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from maze_pl.core.actor_id import ActorID
 from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import Staging
@@ -84,6 +86,22 @@ class ActorSlots:
                 self._free(envs[leaves], keys[leaves], slots[leaves])
         if ended.any():
             self.forget_episodes(envs[ended])
+
+    def end_actors(self, done_actors: Mapping[int, Sequence[ActorID]], staging: Staging) -> None:
+        """Release actors that are done since their environment steps have ended, but for those of ended episodes.
+
+        Args:
+            done_actors: Environment -> actors, as in `StepExtras`.
+            staging: Results of the step.
+        """
+        for env, actors in done_actors.items():
+            if staging.terminated[env] or staging.truncated[env]:
+                continue
+            for step_key, agent in actors:
+                where, key = np.array([env]), np.array([self._keys.index(step_key)])
+                slot = self.slots_of(where, int(key[0]), np.array([agent]))
+                if slot[0] >= 0:  # otherwise it is released already
+                    self.release(where, key, slot, np.array([True]), np.array([False]))
 
     def _free(self, envs: Array, keys: Array, slots: Array) -> None:
         """Free the slots of dynamic agents that are done, one in each of some environments."""

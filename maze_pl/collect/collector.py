@@ -1,6 +1,6 @@
 """Collector that plays a policy in vectorised environments and stores the acts in rollouts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from maze_pl.collect.final_observations import FinalObservations
 from maze_pl.collect.progress import ActPlaces, CollectedActs, Progress
 from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
 from maze_pl.collect.storage import RolloutStorage
-from maze_pl.core.actor_id import StepKey
+from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.policy import Array, Policy, PolicyBatch
 from maze_pl.core.rows import Rows, Segment
@@ -195,8 +195,11 @@ class Collector:
             self._finals.keep_truncations(extras, progress.row)
             ended = staging.terminated[envs] | staging.truncated[envs]
             step_ends = (staging.env_steps[envs] > 0) | ended
+            if extras.done_actors:
+                self._mark_done(extras.done_actors, progress.places)
             self._act_rewards.write(extras.actor_rewards, envs[step_ends], progress.places)
             slots.release(envs, acting_key, acting_slot, staging.actor_done[envs], ended)
+            slots.end_actors(extras.done_actors, staging)
             slots.acted_in_row[envs[step_ends]] = False
             if slots.assign(envs, staging):
                 self.storage.widen(slots.n_slots)
@@ -234,6 +237,30 @@ class Collector:
         self.slots.acted_in_row[envs, actors] = True
         progress.position[envs] += 1
         return CollectedActs(segment, index, envs)
+
+    def _mark_done(self, done_actors: Mapping[int, Sequence[ActorID]], places: ActPlaces) -> None:
+        """Mark the latest acts of actors that are done since their environment steps have ended.
+
+        Args:
+            done_actors: Environment -> actors, as in `StepExtras`.
+            places: For each environment, the acts of its environment step.
+
+        Raises:
+            ValueError: An actor has not acted in the step.
+        """
+        for env, actors in done_actors.items():
+            for step_key, agent in actors:
+                key = self._keys.index(step_key) if step_key in self._keys else -1
+                acts = np.flatnonzero(places.key[env, : places.n_acts[env]] == key)
+                if acts.size:
+                    slot = int(self.slots.slots_of(np.array([env]), key, np.array([agent]))[0])
+                    acts = acts[places.slot[env, acts] == slot]
+                if not acts.size:
+                    came = f"environment {env}: get_done_actors() names agent {agent} of sub-step {step_key!r}"
+                    remedy = "it may only name actors that have, and that is_actor_done() has not told of"
+                    raise ValueError(f"{came}, which has not acted in the environment step; {remedy}")
+                segment = self.storage.segments[step_key]
+                segment.actor_done[places.row[env, acts[-1]], env * int(self.slots.n_slots[key]) + slot] = True
 
     def _end_rows(self, envs: Array, ended: Array, step_ends: Array, progress: Progress) -> None:
         """End the rows of environments whose step ended, or whose next actor has acted in the row.

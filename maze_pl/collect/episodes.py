@@ -61,8 +61,8 @@ def play_acts(
     get to states in which nothing is allowed.
 
     Yields:
-        The environments in which an actor has just acted, and final observations and attributed rewards; the
-        vector's staging holds all other results.
+        The environments in which an actor has just acted, and results that only some of them have; the
+        vector's staging holds all others.
     """
     staging = vector.staging
     slots = ActorSlots(vector.spec, vector.n_envs)
@@ -114,4 +114,5 @@ def play_acts(
         if is_over.any() or not is_flat:
             acting_slot = slots.next_slot[envs]
             slots.release(envs, keys, acting_slot, staging.actor_done[envs], is_over)
+            slots.end_actors(extras.done_actors, staging)
             envs = envs[~is_over]

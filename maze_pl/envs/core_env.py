@@ -6,7 +6,7 @@ outside the simulation, so that they can be replaced without changing it.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gymnasium import spaces
@@ -111,6 +111,15 @@ class CoreEnv(ABC):
     def is_actor_done(self) -> bool:
         """True if the actor that just acted is done; always False by default."""
         return False
+
+    def get_done_actors(self) -> Sequence[ActorID]:
+        """Return the actors whose episodes have ended in the finished environment step after their acts in it.
+
+        An actor may end with the act of another one, or with the step. If it has acted in the step, its latest act
+        is its last. It is asked for after the act that completes the step or ends the episode, if the class of the
+        simulation or of a wrapper overrides it. By default, there are none.
+        """
+        return ()
 
     @property
     def agent_counts_dict(self) -> Mapping[Any, int]:

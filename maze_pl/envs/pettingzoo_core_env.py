@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maze_pl.core.actor_id import ActorID, StepKey
-from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.contract import EnvContractError, name_of
 from maze_pl.envs.core_env import CoreEnv, take_over
 from maze_pl.envs.reseeding import reseed_layers
 from maze_pl.envs.structured_env import Array
@@ -34,6 +35,10 @@ class AgentRewardEvents:
         """The reward of an agent in an act of any agent."""
 
 
+Agent = Any
+"""Name of an agent in PettingZoo; most are strings."""
+
+
 @dataclass(frozen=True)
 class Roles:
     """Assignment of agents to policies.
@@ -43,31 +48,31 @@ class Roles:
         agent_ids: Agent -> its number among the agents of this policy.
     """
 
-    step_keys: Mapping[str, StepKey]
-    agent_ids: Mapping[str, int]
+    step_keys: Mapping[Agent, StepKey]
+    agent_ids: Mapping[Agent, int]
 
     @classmethod
-    def of(cls, agents: list[str], policies: Mapping[str, StepKey] | None) -> Roles:
+    def of(cls, agents: list[Agent], policies: Mapping[Agent, StepKey] | None) -> Roles:
         """Assign agents to policies.
 
         Args:
             agents: All agents that an environment may have.
             policies: Agent, or a pattern of agents such as `good_*`, -> step key; the first that
                 matches counts. None gives agents that only differ in the number at the end of their
-                names one policy.
+                names one policy. Names that are not strings count as what `str` makes of them.
 
         Raises:
             ValueError: An agent has no policy, or a pattern matches no agent.
         """
         if policies is None:
-            policies = {agent: _without_number(agent) for agent in agents}
-        unused = [pattern for pattern in policies if not any(fnmatchcase(agent, pattern) for agent in agents)]
+            policies = {agent: _without_number(str(agent)) for agent in agents}
+        unused = [pattern for pattern in policies if not any(_matches(agent, pattern) for agent in agents)]
         if unused:
             raise ValueError(f"policies has {unused}, but there are only the agents {agents}")
-        step_keys: dict[str, StepKey] = {}
-        agent_ids: dict[str, int] = {}
+        step_keys: dict[Agent, StepKey] = {}
+        agent_ids: dict[Agent, int] = {}
         for agent in agents:
-            matching = [key for pattern, key in policies.items() if fnmatchcase(agent, pattern)]
+            matching = [key for pattern, key in policies.items() if _matches(agent, pattern)]
             if not matching:
                 raise ValueError(f"policies={dict(policies)} has no policy for {agent!r}; the agents are {agents}")
             agent_ids[agent] = sum(key == matching[0] for key in step_keys.values())
@@ -80,6 +85,11 @@ class Roles:
         return {key: keys.count(key) for key in dict.fromkeys(keys)}
 
 
+def _matches(agent: Agent, pattern: Agent) -> bool:
+    """True if an agent is the one that a pattern names, or one of them."""
+    return fnmatchcase(str(agent), str(pattern))
+
+
 def _without_number(agent: str) -> str:
     """Return the name of an agent without the number at its end: `player_1` is a `player`."""
     name, _, number = agent.rpartition("_")
@@ -89,16 +99,14 @@ def _without_number(agent: str) -> str:
 class PettingZooCoreEnv(CoreEnv):
     """A PettingZoo environment as a simulation; an environment step is a round of its agents.
 
-    A round ends before an agent would act in it for the second time, last turns not counted. States
-    are dicts of the `agent` whose turn it is, its `observation`, and `has_ended`: an agent whose
-    episode another agent's act has ended takes a last turn, in which its action has no effect.
-    `is_actor_done` marks this act as the last. An agent that has acted in the round takes its last turn in
-    it as well, so that a wrapper that truncates or skips after a round finds agents that have a
-    future; its rewards are those of its previous act. PettingZoo has the same last turns. They are
-    left out where nothing depends on them: the episode has terminated, and the agent has acted in
-    this round. Agents that the environment has removed with their end have none either. Where the
-    episode is truncated, the final state is that of an agent that was truncated, if it can be
-    observed. An agent that has terminated may not act again in the episode.
+    A round ends before an agent would act in it for the second time. An agent whose episode another
+    agent's act has ended is done with its act in the round, of which `get_done_actors` tells when
+    the round ends. If it has not acted in the round, it takes a last turn, as in PettingZoo: its
+    action has no effect, and `is_actor_done` marks this act as the last. Agents that the
+    environment has removed with their end have no last turn. States are dicts of the `agent` whose
+    turn it is, its `observation`, and `has_ended`, which is true in last turns. Where the episode is
+    truncated, the final state is that of an agent that was truncated, if it can be observed. An
+    agent that has terminated may not act again in the episode.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
     the rewards of the individual agents.
@@ -121,13 +129,17 @@ class PettingZooCoreEnv(CoreEnv):
         self._counts = roles.counts()
         self._events = self.pubsub.create_event_topic(AgentRewardEvents)
         self._seed: int | None = None
-        self._agent = ""  # whose turn it is
-        self._round: list[str] = []  # agents that have acted in this round, in order
-        self._finished: set[str] = set()  # agents whose end was reported with their last act
+        self._agent: Agent = ""  # whose turn it is
+        self._round: list[Agent] = []  # agents that have acted in this round, in order
+        self._has_acted: set[Agent] = set()  # agents that have acted in this episode
+        self._finished: set[Agent] = set()  # agents that have taken their last act
+        self._ended: list[Agent] = []  # agents that have ended in this round after their acts in it
+        self._ended_before: list[Agent] = []  # the same in the last round
         self._is_done = False
         self._is_truncated = False
-        self._future: tuple[str, dict[str, Any]] | None = None  # agent and state where it is truncated
-        self._owed: dict[str, float] = {}  # rewards of each agent that are not credited yet
+        self._warns_of_early_rewards = not team_reward
+        self._future: tuple[Agent, dict[str, Any]] | None = None  # agent and state where it is truncated
+        self._owed: dict[Agent, float] = {}  # rewards of each agent that are not credited yet
         self._actor_rewards: list[float] = []  # of the acts of the last round
         self._maze_state: dict[str, Any] = {}
 
@@ -140,7 +152,10 @@ class PettingZooCoreEnv(CoreEnv):
         seed, self._seed = self._seed, None
         self.env.reset(seed=seed, options=self.reset_options)
         self._round = []
+        self._has_acted = set()
         self._finished = set()
+        self._ended = []
+        self._ended_before = []
         self._is_done = self._is_truncated = False
         self._future = None
         self._owed = dict.fromkeys(self.env.possible_agents, 0.0)
@@ -161,11 +176,13 @@ class PettingZooCoreEnv(CoreEnv):
         has_ended = self._maze_state["has_ended"]
         agents = list(env.agents)
         env.step(None if has_ended else maze_action)
-        reward = self._take_rewards()
         self._round.append(agent)
+        self._has_acted.add(agent)
+        reward = self._take_rewards()
         self._is_done = has_ended or bool(env.terminations.get(agent, False))
         if self._is_done:
             self._finished.add(agent)
+        self._note_ends()
         info = dict(env.infos.get(agent, {}))
         selected = env.agent_selection if env.agents else agent
         self._note_truncation(agents, selected)
@@ -181,7 +198,7 @@ class PettingZooCoreEnv(CoreEnv):
             self._maze_state = self._state_of(following)
         if following is None and self._future is not None:
             self._agent, self._maze_state = self._future
-        if following is None or (following in self._round and not self._maze_state["has_ended"]):
+        if following is None or following in self._round:
             self._end_round()
         is_over = following is None
         is_truncated = self._is_truncated
@@ -204,12 +221,20 @@ class PettingZooCoreEnv(CoreEnv):
         return self._maze_state
 
     def actor_id(self) -> ActorID:
-        """Return the policy and the number of the agent whose turn it is."""
-        return ActorID(self._roles.step_keys[self._agent], self._roles.agent_ids[self._agent])
+        """Return the actor whose turn it is."""
+        return self._actor_of(self._agent)
+
+    def _actor_of(self, agent: Agent) -> ActorID:
+        """Return the policy and the number of an agent."""
+        return ActorID(self._roles.step_keys[agent], self._roles.agent_ids[agent])
 
     def is_actor_done(self) -> bool:
         """True if the episode of the agent that just acted has ended."""
         return self._is_done
+
+    def get_done_actors(self) -> Sequence[ActorID]:
+        """Return the agents that have ended in the last round after their acts in it."""
+        return [self._actor_of(agent) for agent in self._ended_before]
 
     @property
     def agent_counts_dict(self) -> Mapping[Any, int]:
@@ -232,11 +257,11 @@ class PettingZooCoreEnv(CoreEnv):
             take_over(own, other, *layers, (self, env))
         take_over(self, env, *layers)
 
-    def step_key_of(self, agent: str) -> StepKey:
+    def step_key_of(self, agent: Agent) -> StepKey:
         """Return the policy of an agent."""
         return self._roles.step_keys[agent]
 
-    def _note_truncation(self, agents: list[str], selected: str) -> None:
+    def _note_truncation(self, agents: list[Agent], selected: Agent) -> None:
         """Keep that the episode is truncated, which PettingZoo forgets, and a state that has a future.
 
         Args:
@@ -258,22 +283,26 @@ class PettingZooCoreEnv(CoreEnv):
                 state = self._state_of(agent)
             self._future = agent, deepcopy(state)  # before last turns, which may change it
 
-    def _next_agent(self) -> str | None:
+    def _note_ends(self) -> None:
+        """Keep the agents that have ended after their acts in the round."""
+        for agent in self._round:
+            if agent not in self._finished and self.env.terminations.get(agent):
+                self._finished.add(agent)
+                self._ended.append(agent)
+
+    def _next_agent(self) -> Agent | None:
         """Pass over agents that have nothing more to do; return the one that acts, None if the episode is over."""
         env = self.env
         while env.agents:
-            agent = str(env.agent_selection)
+            agent = env.agent_selection
             if not env.terminations[agent] and not env.truncations[agent]:
                 return agent
-            if env.terminations[agent] and agent not in self._finished and not self._is_settled(agent):
+            if env.terminations[agent] and agent not in self._finished:
                 return agent
             env.step(None)
+            self._note_ends()
             self._take_rewards()
         return None
-
-    def _is_settled(self, agent: str) -> bool:
-        """True if an ended agent needs no last turn: it has acted in the terminating round."""
-        return agent in self._round and self._is_over() and not self._is_truncated
 
     def _is_over(self) -> bool:
         """True if the episode has ended for all agents."""
@@ -286,20 +315,32 @@ class PettingZooCoreEnv(CoreEnv):
         for agent, reward in self.env.rewards.items():
             if reward:
                 self._owed[agent] += float(reward)
-                self._events.reward(agent=agent, value=float(reward))
+                self._events.reward(agent=str(agent), value=float(reward))
+                if self._warns_of_early_rewards and agent not in self._round:
+                    self._warn_of_early_reward(agent)
                 total += float(reward)
         return total
 
+    def _warn_of_early_reward(self, agent: Agent) -> None:
+        """Warn once of a reward for an earlier act of an agent whose turn in the round is still to come."""
+        env = self.env
+        if agent not in self._has_acted or env.terminations.get(agent, True) or env.truncations.get(agent, True):
+            return
+        self._warns_of_early_rewards = False
+        fault = f"{name_of(env)} pays agent {agent!r} before its turn in a round, which credits its next act"
+        effect = "Q-learning and a small gae_lambda only learn from it what the agent observes of it at this turn"
+        remedy = "use a gae_lambda near 1, let this agent act first in the rounds, or make the environment parallel"
+        warnings.warn(f"{fault}: {effect}; {remedy}", stacklevel=2)
+
     def _end_round(self) -> None:
         """Credit the acts of the round with the rewards of their agents, and advance the time."""
-        self._actor_rewards = []
-        for agent in self._round:  # before a last turn comes the act that has earned the rewards
-            self._actor_rewards.append(self._owed[agent])
-            self._owed[agent] = 0.0
+        self._actor_rewards = [self._owed[agent] for agent in self._round]
+        self._owed.update(dict.fromkeys(self._round, 0.0))
         self._round = []
+        self._ended_before, self._ended = self._ended, []
         self.context.increment_env_step()
 
-    def _state_of(self, agent: str) -> dict[str, Any]:
+    def _state_of(self, agent: Agent) -> dict[str, Any]:
         """Return the state with an agent to act."""
         env = self.env
         has_ended = bool(env.terminations.get(agent, True) or env.truncations.get(agent, True))

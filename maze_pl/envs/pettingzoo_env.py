@@ -17,7 +17,7 @@ from maze_pl.core.actor_id import StepKey
 from maze_pl.envs.contract import name_of
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.pettingzoo_action_conversion import PettingZooActionConversion
-from maze_pl.envs.pettingzoo_core_env import PettingZooCoreEnv, Roles
+from maze_pl.envs.pettingzoo_core_env import Agent, PettingZooCoreEnv, Roles
 from maze_pl.envs.pettingzoo_observation_conversion import MASK, PettingZooObservationConversion
 from maze_pl.envs.structured_env import Action, Dicts, Observation, ResetResult, StepParts, StepResult
 
@@ -53,7 +53,7 @@ class PettingZooMazeEnv(MazeEnv):
 
     core_env: PettingZooCoreEnv
 
-    def __init__(self, env: Any, policies: Mapping[str, StepKey] | None = None, team_reward: bool = False) -> None:
+    def __init__(self, env: Any, policies: Mapping[Agent, StepKey] | None = None, team_reward: bool = False) -> None:
         env = _as_aec(env)
         roles = Roles.of(list(env.possible_agents), policies)
         observation_conversions: dict[StepKey, PettingZooObservationConversion] = {}
@@ -146,8 +146,12 @@ def make_pettingzoo_env(
 
     Raises:
         ImportError: PettingZoo, the module, or a package that it needs is not installed.
-        ValueError: PettingZoo does not know the name, or the module does not make environments.
+        ValueError: PettingZoo does not know the name, it is neither that of an environment nor of a
+            module in a package, or the module does not make environments.
     """
+    if "/" not in name and "." not in name:  # of a module that `maze_pl.config.trust` does not find
+        expected = "expected a registered one such as classic/tictactoe-v3, or a module such as mpe2.simple_spread_v3"
+        raise ValueError(f"{name!r} does not name a PettingZoo environment: {expected}")
     try:
         if "/" in name:
             return PettingZooMazeEnv(_make_registered(name, kwargs), policies, team_reward)
@@ -197,7 +201,7 @@ def _as_aec(env: Any) -> Any:
     return env
 
 
-def _common_spaces(env: Any, key: StepKey, agents: list[str]) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+def _common_spaces(env: Any, key: StepKey, agents: list[Agent]) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """Return the observation and action space that all agents of a policy have.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -140,6 +140,10 @@ class StructuredEnv(metaclass=EnvMeta):
     def is_actor_done(self) -> bool:
         """True if the actor that just acted is done; independent of the end of the episode."""
         return self.core_env.is_actor_done()
+
+    def get_done_actors(self) -> Sequence[ActorID]:
+        """Return the actors whose episodes have ended in the finished environment step after their acts in it."""
+        return self.core_env.get_done_actors()
 
     @property
     def agent_counts_dict(self) -> Mapping[Any, int]:

@@ -20,8 +20,9 @@ _BASES: Final = f"{__package__}.wrapper"
 """Module of `Wrapper` and of the bases that change observations, actions and rewards."""
 _PASSED_ON: Final = """
     render close metadata render_mode spec np_random np_random_seed heuristic_policy core_env context pubsub
-    actor_id is_actor_done agent_counts_dict get_actor_rewards get_env_time get_maze_state get_simulation_state
-    get_episode_id get_step_events get_kpi_calculator get_renderer get_serializable_components reseed
+    actor_id is_actor_done get_done_actors agent_counts_dict get_actor_rewards get_env_time get_maze_state
+    get_simulation_state get_episode_id get_step_events get_kpi_calculator get_renderer get_serializable_components
+    reseed
 """
 
 

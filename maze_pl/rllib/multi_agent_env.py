@@ -6,7 +6,8 @@ import numpy as np
 from gymnasium import spaces
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from maze_pl.envs.attribution import attributes_rewards
+from maze_pl.core.actor_id import ActorID
+from maze_pl.envs.attribution import attributes_rewards, ends_actors
 from maze_pl.envs.structured_env import Observation
 from maze_pl.rllib.agent_names import AGENT_ID, agent_name, step_text_of
 from maze_pl.rllib.training_env import ActResult, TrainingEnv, action_of, rllib_action_space
@@ -52,6 +53,7 @@ class StructuredMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]  # RLlib has
         self.training_env = training_env
         self._steps = {str(key): step for key, step in training_env.spec.steps.items()}
         self._attributes = attributes_rewards(training_env.env)
+        self._ends_actors = ends_actors(training_env.env)
         self.possible_agents: list[str] = []
         for key, step in self._steps.items():
             self.possible_agents += [f"{key}/{agent_id}" for agent_id in range(step.n_slots)]
@@ -95,6 +97,9 @@ class StructuredMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]  # RLlib has
         rewards = self._rewards(result, is_finished)
         if self.training_env.env.is_actor_done() and not result.terminated:
             self._done.append(agent)
+        if self._ends_actors and is_finished and not result.terminated:
+            done = [agent_name(ActorID(*actor)) for actor in self.training_env.env.get_done_actors()]
+            self._done += [name for name in done if name not in self._done]
         if is_finished:
             self._acted.clear()
         truncated = result.truncated and not result.terminated

@@ -13,6 +13,7 @@ from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.maze_env import MazeEnv
 from maze_pl.envs.vector import SequentialVectorEnv
+from maze_pl.envs.vector.vector_env import VectorEnv
 from tests.collect.scripted import Act, Choose, Episode, Observe, Script, ScriptedCoreEnv
 
 
@@ -20,7 +21,7 @@ def collector_of(factories: list[Any], n_rollout_steps: int = 10, **options: Any
     return Collector(SequentialVectorEnv(factories, **options), n_rollout_steps, torch.Generator().manual_seed(0))
 
 
-def random_policy(collector: Collector) -> RandomPolicy:
+def random_policy(collector: Collector | VectorEnv) -> RandomPolicy:
     steps = collector.spec.steps.items()
     return RandomPolicy({key: step.action_space for key, step in steps}, {key: step.masks for key, step in steps})
 

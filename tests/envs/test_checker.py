@@ -33,7 +33,14 @@ from maze_pl.envs.wrappers import (
     ReturnNormalizationRewardWrapper,
     TimeLimitWrapper,
 )
-from tests.envs.structured_example import N_STEPS, HeapCoreEnv, TwoHalvesWrapper, make_heap_env, make_timeless
+from tests.envs.structured_example import (
+    N_STEPS,
+    RETIREMENT,
+    HeapCoreEnv,
+    TwoHalvesWrapper,
+    make_heap_env,
+    make_timeless,
+)
 
 
 class WalkEvents:
@@ -436,6 +443,20 @@ class ActsAgain(HeapCoreEnv):
         return self.context.env_time == 0 and self.actor == ("work", 1)
 
 
+class EndsEarly(HeapCoreEnv):
+    """Says that worker 1 is done after the first step."""
+
+    def get_done_actors(self) -> list[ActorID]:
+        return [ActorID("work", 1)] if self.context.env_time == 1 else []
+
+
+class EndsLate(HeapCoreEnv):
+    """Says that worker 1 is done after a step in which it rests."""
+
+    def get_done_actors(self) -> list[ActorID]:
+        return [ActorID("work", 1)] if self.context.env_time == N_STEPS else []
+
+
 class ShortInTheLastStep(HeapCoreEnv):
     """Attributes too few rewards where the episode ends."""
 
@@ -450,6 +471,8 @@ class ShortInTheLastStep(HeapCoreEnv):
         (Beyond, r"^actor_id\(\) names agent 3 of sub-step 'work'; there are 3, numbered from 0$"),
         (BelowZero, r"^actor_id\(\) names agent -1 of sub-step 'work'; agents are numbered from 0$"),
         (ActsAgain, r"^actor_id\(\) names agent 0 of sub-step 'work', which is done; is_actor_done\(\) tells of"),
+        (EndsEarly, r"^actor_id\(\) names agent 1 of sub-step 'work', which is done; .* as get_done_actors\(\) does$"),
+        (EndsLate, r"^get_done_actors\(\) names agent 1 of sub-step 'work', which has not acted in the environment"),
         (ShortInTheLastStep, r"returned shape \(2,\) for 3 acts; return one reward for each act"),
     ],
 )
@@ -479,7 +502,14 @@ class NeverDone(Changing):
         return False
 
 
-@pytest.mark.parametrize(("core", "is_warned"), [(Changing, False), (NeverDone, True)])
+class DoneAtTheEnd(NeverDone):
+    """Tells of the worker that retires when the step ends."""
+
+    def get_done_actors(self) -> list[ActorID]:
+        return [ActorID("work", 1)] if self.context.env_time == RETIREMENT else []
+
+
+@pytest.mark.parametrize(("core", "is_warned"), [(Changing, False), (NeverDone, True), (DoneAtTheEnd, False)])
 def test_agents_that_leave_without_being_done_are_warned_of(core: type[HeapCoreEnv], is_warned: bool) -> None:
     def make() -> Any:
         env: Any = make_heap_env()

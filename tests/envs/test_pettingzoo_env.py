@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv, make
 
+from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.streams import act_streams
 from maze_pl.envs import PettingZooMazeEnv, check_env, make_pettingzoo_env
 from maze_pl.envs.contract import EnvContractError
+from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.envs.wrappers import StepSkipWrapper, TimeLimitWrapper
+from maze_pl.modules.on_policy.credit import assign_credit
 from tests.collect.collectors import collector_of, random_policy
+from tests.equality import assert_equal
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PettingZoo's classic environments warn of themselves
 
@@ -24,13 +29,14 @@ CLASSIC = ["classic/tictactoe-v3", "classic/connect_four-v3", "classic/rps-v2"]
 
 
 class Runners(ParallelEnv[str, Any, Any]):
-    """Agents see the time; `early_1` ends after two steps, the others after four; `limit` truncates all."""
+    """Agents see the time; `early_1` ends early, the others after four steps; `limit` truncates all."""
 
     metadata = {"name": "runners"}  # noqa: RUF012
 
-    def __init__(self, limit: int = 99) -> None:
+    def __init__(self, limit: int = 99, early_end: int = 2) -> None:
         self.possible_agents = ["late_0", "early_1", "late_2"]
         self.limit = limit
+        self.early_end = early_end
         self.render_mode = None
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
@@ -46,7 +52,7 @@ class Runners(ParallelEnv[str, Any, Any]):
     def step(self, actions: dict[str, int]) -> Any:
         self.time += 1
         rewards = {agent: 10.0 * self.possible_agents.index(agent) + actions[agent] for agent in self.agents}
-        ends = {agent: self.time == (2 if agent == "early_1" else 4) for agent in self.agents}
+        ends = {agent: self.time == (self.early_end if agent == "early_1" else 4) for agent in self.agents}
         cuts = {agent: self.time == self.limit for agent in self.agents}
         result = self._observations(), rewards, ends, cuts, {agent: {} for agent in self.agents}
         self.agents = [agent for agent in self.agents if not ends[agent] and not cuts[agent]]
@@ -57,7 +63,7 @@ class Runners(ParallelEnv[str, Any, Any]):
 
 
 def play(env: Any, seed: int) -> list[tuple[Any, ...]]:
-    """Actor, action, whether it was done, environment time, rewards of a finished round, and flags of each act."""
+    """Actor, action, whether it was done, time, rewards of a finished round, flags, and who ended in the round."""
     rng = np.random.default_rng(seed)
     observation, _ = env.reset(seed=seed)
     acts: list[tuple[Any, ...]] = []
@@ -69,8 +75,10 @@ def play(env: Any, seed: int) -> list[tuple[Any, ...]]:
         action = int(rng.choice(np.flatnonzero(allowed)))
         observation, _, terminated, truncated, _ = env.step({"action": action})
         over = terminated or truncated
-        rewards = env.get_actor_rewards().tolist() if env.get_env_time() > time else None
-        acts.append((actor, action, env.is_actor_done(), env.get_env_time(), rewards, terminated, truncated))
+        is_round = env.get_env_time() > time
+        rewards = env.get_actor_rewards().tolist() if is_round else None
+        done = list(env.get_done_actors()) if is_round else None
+        acts.append((actor, action, env.is_actor_done(), env.get_env_time(), rewards, terminated, truncated, done))
     return acts
 
 
@@ -79,21 +87,21 @@ def test_agents_of_a_parallel_environment_act_in_turn_and_one_that_ends_early_le
     assert env.agent_counts_dict == {"late": 2, "early": 1}
     acts = play(env, 1)
     late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
-    last_turn = [early, late, other]  # the early one hears of its end, without having a say
-    assert [act[0] for act in acts] == [late, early, other] * 2 + last_turn + [late, other]
-    assert [act[3] for act in acts] == [0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 4], "the last turn is of the round of the end"
-    assert [act[2] for act in acts] == [False] * 6 + [True] + [False] * 3 + [True]
+    assert [act[0] for act in acts] == [late, early, other] * 2 + [late, other] * 2
+    assert [act[3] for act in acts] == [0, 0, 1, 1, 1, 2, 2, 3, 3, 4]
+    assert [act[2] for act in acts] == [False] * 9 + [True]
+    assert [act[7] for act in acts if act[7] is not None] == [[], [early], [], [late]], "of rounds"
     chosen = [act[1] for act in acts]
     assert acts[2][4] == [chosen[0], 10 + chosen[1], 20 + chosen[2]]
-    assert acts[6][4] == [chosen[3], 10 + chosen[4], 20 + chosen[5], 0]
-    assert acts[8][4] == [chosen[7], 20 + chosen[8]]
-    assert acts[10][4] == [chosen[9], 20 + chosen[10]]
-    assert [act[5:] for act in acts] == [(False, False)] * 10 + [(True, False)]
+    assert acts[5][4] == [chosen[3], 10 + chosen[4], 20 + chosen[5]]
+    assert acts[7][4] == [chosen[6], 20 + chosen[7]]
+    assert acts[9][4] == [chosen[8], 20 + chosen[9]]
+    assert [act[5:7] for act in acts] == [(False, False)] * 9 + [(True, False)]
 
 
 def test_an_episode_that_its_environment_truncates_is_truncated() -> None:
     acts = play(PettingZooMazeEnv(Runners(limit=3)), 1)
-    assert acts[-1][3:] == (3, acts[-1][4], False, True)
+    assert acts[-1][3:] == (3, acts[-1][4], False, True, [])
     assert not any(act[5] or act[6] for act in acts[:-1])
 
 
@@ -129,10 +137,11 @@ def test_an_agent_that_is_truncated_alone_has_no_last_turn_and_is_not_done() -> 
     late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
     assert [act[0] for act in acts] == [late, early, other] * 2 + [late, other] * 2
     assert [act[2] for act in acts] == [False] * 9 + [True]
+    assert not any(early in (act[7] or ()) for act in acts)
     chosen = [act[1] for act in acts]
     assert acts[5][4] == [chosen[3], 10 + chosen[4], 20 + chosen[5]], "its latest act keeps its rewards"
     assert acts[9][4] == [chosen[8], 20 + chosen[9]]
-    assert [act[5:] for act in acts] == [(False, False)] * 9 + [(True, False)], "it does not truncate the episode"
+    assert [act[5:7] for act in acts] == [(False, False)] * 9 + [(True, False)], "it does not truncate the episode"
 
 
 class EndsAtTheLimit(Runners):
@@ -167,18 +176,14 @@ def test_an_episode_is_truncated_also_if_some_agents_end_at_the_limit(agents: li
     env = PettingZooMazeEnv(EndsAtTheLimit(agents, ending))
     acts = play(env, 1)
     is_terminated = len(set(ending)) == len(agents)
-    assert [act[5:] for act in acts] == [(False, False)] * (len(acts) - 1) + [(is_terminated, not is_terminated)]
-    n_acts = 3 * len(agents)
-    last_turns = [act[0] for act in acts[n_acts:]]
-    hearing = [] if is_terminated else [agent for agent in agents[:-1] if agent in ending]
-    assert sorted(last_turns) == sorted(actor_of(env, agent) for agent in hearing), "it hears of its end later"
+    assert [act[5:7] for act in acts] == [(False, False)] * (len(acts) - 1) + [(is_terminated, not is_terminated)]
     times = [time for time in (0, 1, 2) for _ in agents]
-    assert [act[3] for act in acts] == [*times[1:], *[2] * len(last_turns), 3]
+    assert [act[3] for act in acts] == [*times[1:], 3], "there are no last turns, since all have acted in the round"
     is_done = agents[-1] in ending
-    assert [act[2] for act in acts] == [False] * (n_acts - 1) + [is_done] + [True] * len(last_turns)
-    chosen = [act[1] for act in acts[n_acts - len(agents) : n_acts]]
-    rewards = [10 * place + choice for place, choice in enumerate(chosen)]
-    assert acts[-1][4] == rewards + [0.0] * len(last_turns)
+    assert [act[2] for act in acts] == [False] * (len(acts) - 1) + [is_done]
+    assert acts[-1][7] == [actor_of(env, agent) for agent in agents[:-1] if agent in ending]
+    chosen = [act[1] for act in acts[-len(agents) :]]
+    assert acts[-1][4] == [10 * place + choice for place, choice in enumerate(chosen)]
     state = env.core_env.get_maze_state()
     assert state["observation"][0] == agents.index(state["agent"])
     assert is_terminated or state["agent"] not in ending, (
@@ -195,15 +200,14 @@ def make_limited(wrapper: Any = None, **options: Any) -> Any:
 def test_the_last_reward_of_an_agent_that_ends_at_the_limit_is_learned_from(make: Any) -> None:
     collector = collector_of([make], 3)
     rollout = collector.collect(random_policy(collector))
-    assert rollout.rows.truncated.ravel().tolist() == [False, False, False, True]
-    assert rollout.rows.env_steps.ravel().tolist() == [1, 1, 0, 1]
+    assert rollout.rows.truncated.ravel().tolist() == [False, False, True]
+    assert rollout.rows.env_steps.ravel().tolist() == [1, 1, 1]
     streams = act_streams(rollout, 0.5)
     wolf, sheep = streams["wolf"], streams["sheep"]
-    assert wolf.open.ravel().tolist() == [False] * 4
-    assert wolf.terminated.ravel().tolist() == [False, False, False, True]
-    assert wolf.discount.ravel().tolist() == [0.5, 0.5, 1.0, 0.0], "its last turn takes no time"
-    acts = rollout.segments["wolf"].action["action"].ravel().tolist()
-    assert wolf.reward.ravel().tolist() == [*acts[:3], 0.0]
+    assert wolf.open.ravel().tolist() == [False] * 3
+    assert wolf.terminated.ravel().tolist() == [False, False, True]
+    assert wolf.discount.ravel().tolist() == [0.5, 0.5, 0.0]
+    assert wolf.reward.ravel().tolist() == rollout.segments["wolf"].action["action"].ravel().tolist()
     assert sheep.final.ravel().tolist() == [-1, -1, 0]
     assert sheep.discount.ravel().tolist() == [0.5, 0.5, 0.5]
 
@@ -219,41 +223,41 @@ def test_an_agent_that_ends_with_a_round_has_ended_for_time_limits_and_the_end_o
     policy = random_policy(collector)
     rollouts = [collector.collect(policy) for _ in range(2 // n_rollout_steps)]
     early, late = (act_streams(rollouts[-1], 0.5)[key] for key in ("early", "late"))
-    assert early.discount.ravel().tolist()[-2:] == [1.0, 0.0]
+    assert early.discount.ravel().tolist()[-1] == 0.0
     assert not early.open.any() and not (early.final.ravel()[-2:] >= 0).any()
     assert rollouts[-1].finals["late"].observation["observation"].ravel().tolist() == [2.0], "of an agent that goes on"
     assert late.final[:, 0].tolist()[-1] == 0
     assert bool(rollouts[-1].rows.truncated[-1, 0]) == (limit == 2)
 
 
-def test_an_agent_that_ends_in_a_decided_step_takes_its_last_turn_before_others_are_skipped() -> None:
+def test_an_agent_that_ends_in_a_decided_step_is_done_while_others_are_skipped() -> None:
     acts = play(make_limited(StepSkipWrapper, n_steps=2), 1)
     wolf, sheep = ActorID("wolf", 0), ActorID("sheep", 0)
-    assert [act[0] for act in acts] == [wolf, sheep, wolf, sheep, wolf]
-    assert [act[2] for act in acts] == [False] * 4 + [True]
-    assert [act[3] for act in acts] == [0, 2, 2, 2, 3]
+    assert [act[0] for act in acts] == [wolf, sheep, wolf, sheep]
+    assert [act[3] for act in acts] == [0, 2, 2, 3]
     chosen = [act[1] for act in acts]
-    assert [acts[place][4] for place in (1, 4)] == [
+    assert [acts[place][4] for place in (1, 3)] == [
         [2 * chosen[0], 2 * (10 + chosen[1])],
-        [chosen[2], 10 + chosen[3], 0],
+        [chosen[2], 10 + chosen[3]],
     ]
-    assert acts[-1][5:] == (False, True)
+    assert acts[-1][5:] == (False, True, [wolf])
 
 
-def test_others_repeat_their_acts_after_the_last_turn_of_an_agent_that_ends_in_a_decided_step() -> None:
-    class EarlierEnd(Runners):
-        def step(self, actions: dict[str, int]) -> Any:
-            self.time += self.time == 0
-            return super().step(actions)
-
-    env = StepSkipWrapper.wrap(PettingZooMazeEnv(EarlierEnd()), n_steps=2)
+@pytest.mark.parametrize("early_end", [2, 3], ids=["in a skipped step", "in a decided step"])
+def test_others_repeat_their_acts_after_the_end_of_an_agent(early_end: int) -> None:
+    env = StepSkipWrapper.wrap(PettingZooMazeEnv(Runners(early_end=early_end)), n_steps=2)
     acts = play(env, 1)
     late, other, early = ActorID("late", 0), ActorID("late", 1), ActorID("early", 0)
-    assert [act[0] for act in acts] == [late, early, other, early, late, other]
-    assert [act[2] for act in acts] == [False] * 3 + [True, False, True]
-    assert [act[3] for act in acts] == [0, 0, 0, 2, 2, 3]
+    first = [late, early, other]
+    assert [act[0] for act in acts] == (first * 2 if early_end == 3 else [*first, late, other])
     chosen = [act[1] for act in acts]
-    assert acts[3][4] == [2 * chosen[0], 10 + chosen[1], 2 * (20 + chosen[2]), 0]
+    assert acts[2][4] == [2 * chosen[0], 2 * (10 + chosen[1]), 2 * (20 + chosen[2])]
+    if early_end == 2:
+        assert acts[2][7] == [early]
+        return
+    assert acts[2][7] == []
+    assert acts[-1][4] == [2 * chosen[3], 10 + chosen[4], 2 * (20 + chosen[5])]
+    assert early in acts[-1][7]
 
 
 class EndsAbruptly(AECEnv[str, Any, Any]):
@@ -316,7 +320,7 @@ def test_the_final_state_is_that_of_a_truncated_agent_also_if_another_one_takes_
     acts = play(env, 1)
     first, second, third = (ActorID(name, 0) for name in ("first", "second", "third"))
     assert [act[0] for act in acts] == [first, second, third, first, third]
-    assert [act[2:] for act in acts[3:]] == [(False, 1, None, False, False), (True, 2, [0.0, 1.0], False, True)]
+    assert [act[2:7] for act in acts[3:]] == [(False, 1, None, False, False), (True, 2, [0.0, 1.0], False, True)]
     state = env.core_env.get_maze_state()
     assert state["agent"] in ("first_0", "second_1")
     assert state["observation"][0] == env.core_env.env.possible_agents.index(state["agent"])
@@ -343,7 +347,7 @@ def test_an_episode_is_truncated_also_if_its_agents_are_removed_with_it(ending: 
     env = PettingZooMazeEnv(RemovesAgents(ending))
     acts = play(env, 1)
     is_terminated = len(ending) == 3
-    assert [act[5:] for act in acts] == [(False, False)] * 3 + [(is_terminated, not is_terminated)]
+    assert [act[5:7] for act in acts] == [(False, False)] * 3 + [(is_terminated, not is_terminated)]
     assert [act[2] for act in acts] == [False] * 3 + ["first_0" in ending]
     state = env.core_env.get_maze_state()
     assert state["agent"] == ("second_1" if ending == ["first_0"] else "first_0"), "truncated, if any agent is"
@@ -372,14 +376,14 @@ class ForgetsRemovedAgents(RemovesAgents):
 
 def test_the_final_state_is_that_of_the_acting_agent_if_removed_ones_cannot_be_observed() -> None:
     env = PettingZooMazeEnv(ForgetsRemovedAgents(["first_0"]))
-    assert play(env, 1)[-1][5:] == (False, True)
+    assert play(env, 1)[-1][5:7] == (False, True)
     assert env.core_env.get_maze_state()["agent"] == "first_0"
 
 
 def test_truncated_agents_are_credited_up_to_their_latest_round() -> None:
     acts = play(PettingZooMazeEnv(ScoredAtALimit()), 1)
     assert [act[4] for act in acts] == [None, None, [0.0, 0.0, 0.0], [-1.0]]
-    assert acts[-1][5:] == (False, True)
+    assert acts[-1][5:7] == (False, True)
 
 
 @pytest.mark.parametrize("name", CLASSIC)
@@ -504,6 +508,147 @@ def test_what_is_no_environment_is_refused_in_one_line() -> None:
         make_pettingzoo_env("classic/hanabi-v5")
     with pytest.raises(ValueError, match="json has no function env"):
         make_pettingzoo_env("json")
+
+
+class Mortal(ParallelEnv[str, Any, Any]):
+    """All observations are equal; action 1 pays 1 and ends the agent, and action 0 pays 0.9."""
+
+    metadata = {"name": "mortal"}  # noqa: RUF012
+    render_mode = None
+    possible_agents = ["first", "clock", "second"]  # noqa: RUF012
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(-1.0, 1.0, (1,))
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.agents, self.time = self.possible_agents[:], 0
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, int]) -> Any:
+        self.time += 1
+        seen = {agent: np.zeros(1, np.float32) for agent in self.agents}
+        dies = {agent: actions[agent] == 1 and agent != "clock" for agent in self.agents}
+        rewards = {agent: 1.0 if dies[agent] else 0.9 for agent in self.agents}
+        ends = {agent: dies[agent] or self.time == 8 for agent in self.agents}
+        cuts = dict.fromkeys(self.agents, False)
+        self.agents = [agent for agent in self.agents if not ends[agent]]
+        return seen, rewards, ends, cuts, {agent: {} for agent in cuts}
+
+
+VALUE = 5.0
+GAMMA = 0.9
+LAMBDA = 0.7
+
+
+def lives(segment: Any, env: int) -> list[list[int]]:
+    """The actions of an agent with one slot in each of its lives in a rollout."""
+    rows = np.flatnonzero(segment.active[:, env].numpy())
+    starts = [place for place, row in enumerate(rows) if place and segment.is_first[row, env]]
+    actions = segment.action["action"][:, env].numpy()
+    return [actions[part].tolist() for part in np.split(rows, starts)]
+
+
+@pytest.mark.parametrize("agent", ["first", "second"])
+def test_the_act_that_ends_an_agent_is_terminal(agent: str) -> None:
+    """Whatever its place among the agents, it neither bootstraps nor is followed by another act."""
+    collector = collector_of([lambda: PettingZooMazeEnv(Mortal())] * 2, 40)
+    rollout = collector.collect(random_policy(collector))
+    values = {key: torch.full(segment.active.shape, VALUE) for key, segment in rollout.segments.items()}
+    final_values = {key: torch.full(final.row.shape, VALUE) for key, final in rollout.finals.items()}
+    credit = assign_credit("step", rollout, values, final_values, GAMMA, LAMBDA)[agent]
+    transitions = Transitions(2, GAMMA, {key: 1 for key in rollout.segments}).of(rollout)[agent]
+    died = transitions["action"]["action"] == 1
+    assert died.any() and (transitions["discount"][died] == 0.0).all() and (transitions["reward"][died] == 1.0).all()
+    segment = rollout.segments[agent]
+    n_deaths = 0
+    for env in range(2):
+        advantages = credit.advantage[:, env][segment.active[:, env]].tolist()
+        for actions in lives(segment, env)[:-1]:  # the last one may go on
+            of_life, advantages = advantages[: len(actions)], advantages[len(actions) :]
+            expected = 0.0
+            for place in reversed(range(len(actions))):
+                is_last = place == len(actions) - 1
+                assert is_last or actions[place] == 0
+                reward = 1.0 if actions[place] else 0.9
+                delta = reward - VALUE if is_last else reward + GAMMA * VALUE - VALUE
+                expected = delta + (0.0 if is_last else GAMMA * LAMBDA * expected)
+                assert of_life[place] == pytest.approx(expected, abs=1e-5)
+            n_deaths += actions[-1]
+    assert n_deaths > 5
+
+
+class Judged(EndsAbruptly):
+    """In its turn, the judge pays the worker for the latest act of the worker."""
+
+    def __init__(self, first: str = "judge") -> None:
+        super().__init__()
+        self.possible_agents = [first, "worker" if first == "judge" else "judge"]
+
+    def step(self, action: Any) -> None:
+        if self.terminations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self.rewards = {"worker": float(self.agent_selection == "judge" and self.n_acts > 0), "judge": 0.0}
+        self.n_acts += 1
+        self.agent_selection = self.agents[self.n_acts % 2]
+        if self.n_acts == 8:
+            self.terminations = dict.fromkeys(self.agents, True)
+
+
+def test_rewards_before_the_turn_of_an_agent_are_told_once_as_they_credit_its_next_act() -> None:
+    env = PettingZooMazeEnv(Judged())
+    message = r"Judged pays agent 'worker' before its turn in a round, which credits its next act: .* gae_lambda only"
+    with pytest.warns(UserWarning, match=message) as told:
+        acts = play(env, 1)
+        play(env, 2)
+    assert len(told) == 1
+    assert [act[4] for act in acts if act[4]] == [[0.0, 0.0], *[[0.0, 1.0]] * 3]
+
+
+@pytest.mark.parametrize("make", [Runners, partial(Judged, "worker"), lambda: make("aec", CLASSIC[0])])
+@pytest.mark.filterwarnings("error:.*before its turn in a round")
+def test_other_rewards_are_not_told_of(make: Any) -> None:
+    play(PettingZooMazeEnv(make()), 1)
+
+
+@pytest.mark.filterwarnings("error:.*before its turn in a round")
+def test_a_team_may_be_paid_at_any_time() -> None:
+    env = PettingZooMazeEnv(Judged(), team_reward=True)
+    env.reset(seed=1)
+    rewards = [env.step({"action": 0})[1] for _ in range(8)]
+    assert rewards == [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+
+
+class Numbered(Runners):
+    """Has numbers as agents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.possible_agents = [0, 1]  # type: ignore[list-item]
+
+
+def test_agents_need_not_have_names() -> None:
+    env = PettingZooMazeEnv(Numbered())
+    assert env.agent_counts_dict == {"0": 1, "1": 1}
+    acts = play(env, 1)
+    assert [act[0] for act in acts] == [ActorID("0", 0), ActorID("1", 0)] * 4
+    assert env.core_env.get_maze_state()["agent"] in (0, 1)
+    shared = PettingZooMazeEnv(Numbered(), policies={0: "one", "*": "other"})
+    assert shared.agent_counts_dict == {"one": 1, "other": 1}
+    with pytest.raises(ValueError, match=r"policies has \[2\], but there are only the agents \[0, 1\]"):
+        PettingZooMazeEnv(Numbered(), policies={0: "one", 2: "other"})
+    collector = collector_of([lambda: PettingZooMazeEnv(Numbered())], 3)
+    other = collector_of([lambda: PettingZooMazeEnv(Numbered())], 3)
+    collector.collect(random_policy(collector))
+    other.load_state_dict(collector.state_dict())
+    one, two = (each.collect(random_policy(each)) for each in (collector, other))
+    assert_equal(one.segments, two.segments)
+    vector = collector.vector
+    assert isinstance(vector, SequentialVectorEnv) and vector.episode_state(0)
+    assert check_env(lambda: PettingZooMazeEnv(Numbered()), n_steps=50).ok
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.building import make_wrapped
 from maze_pl.rllib.agent_names import AGENT_ID, ModuleOfAgent, agent_name, module_names
 from maze_pl.rllib.training_env import TrainingEnv
+from tests.envs.late_ends import LateEnds
 from tests.rllib.bounded_actions import BoundedActions, clipped, drawn_actions
 from tests.structured import agreement, hierarchy, team
 
@@ -23,6 +24,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationW
 SEED = 2
 N_EPISODES = 3
 Act = dict[str, Any]
+
+
+def make_late_team() -> LateEnds:
+    return LateEnds(team.make_env())
 
 
 def training_env(make_env: Callable[[], Any], env_index: int = 0) -> TrainingEnv:
@@ -46,6 +51,9 @@ def played_directly(env: TrainingEnv, random: np.random.Generator) -> list[Act]:
         result = env.step(action)
         observation, is_over = result.observation, result.is_over
         act["done"] = env.env.is_actor_done()
+        if result.has_advanced or is_over:
+            for done in map(agent_name, env.env.get_done_actors()):
+                next(one for one in reversed(acts) if one["agent"] == done)["done"] = True
         latest = {one["agent"]: one for one in acts}  # the last act of each agent
         for one in latest.values():
             if not one["done"] or one in of_step:
@@ -59,14 +67,14 @@ def played_directly(env: TrainingEnv, random: np.random.Generator) -> list[Act]:
     return acts
 
 
-@pytest.mark.parametrize("module", [agreement, hierarchy, team])
-def test_agents_have_the_acts_and_rewards_that_maze_pl_counts(module: Any) -> None:
+@pytest.mark.parametrize("make_env", [agreement.make_env, hierarchy.make_env, team.make_env, make_late_team])
+def test_agents_have_the_acts_and_rewards_that_maze_pl_counts(make_env: Any) -> None:
     from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
     from maze_pl.rllib.multi_agent_env import StructuredMultiAgentEnv
 
-    direct = training_env(module.make_env)
-    env = StructuredMultiAgentEnv(training_env(module.make_env))
+    direct = training_env(make_env)
+    env = StructuredMultiAgentEnv(training_env(make_env))
     random, same_random = (np.random.default_rng(7) for _ in range(2))
     spec = direct.spec
     for _ in range(N_EPISODES):
@@ -141,10 +149,11 @@ def test_spaces_can_be_sampled_as_rllib_does_it(module: Any) -> None:
     assert observation_space_with_id(space, -1)[AGENT_ID].contains(np.array(2**31 - 1))
 
 
-def test_an_agent_that_leaves_ends_with_its_environment_step_while_the_others_go_on() -> None:
+@pytest.mark.parametrize("make_env", [team.make_env, make_late_team])
+def test_an_agent_that_leaves_ends_with_its_environment_step_while_the_others_go_on(make_env: Any) -> None:
     from maze_pl.rllib.multi_agent_env import StructuredMultiAgentEnv
 
-    env = StructuredMultiAgentEnv(training_env(team.make_env))
+    env = StructuredMultiAgentEnv(training_env(make_env))
     observations, _ = env.reset()
     ended = {}
     for n_acts in range(1, 100):

@@ -55,6 +55,7 @@ def _vanished_agents(examination: Examination) -> Iterator[Finding]:
     """
     changing = {key for key, step in examination.env.sub_steps.items() if step.n_agents < 0}
     changing -= {before.actor.step_key for before, act in pairwise(examination.acts) if act.is_actor_done}
+    changing -= {actor.step_key for act in examination.acts for actor in act.done_actors}
     last: dict[ActorID, int] = {}  # environment time of their last acts in this episode
     gaps: dict[StepKey, int] = {}
     silences: dict[StepKey, list[int]] = {}

@@ -26,7 +26,7 @@ from maze_pl.envs.wrapper import Wrapper, wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.system.time_limit import time_limit
 
-_COMPARED = ("actor", "reward", "terminated", "truncated", "env_time")
+_COMPARED = ("actor", "reward", "terminated", "truncated", "env_time", "done_actors")
 
 
 class Act(NamedTuple):
@@ -47,6 +47,8 @@ class Act(NamedTuple):
             environments that attribute rewards to actors.
         summary: Statistics of the episode that this act ended, None if it ended none.
         is_actor_done: Whether the actor that acted does not act again.
+        done_actors: Other actors of the environment step that this act completed, which do not act
+            again.
     """
 
     actor: ActorID
@@ -62,6 +64,7 @@ class Act(NamedTuple):
     actor_rewards: Sequence[float] = ()
     summary: EpisodeSummary | None = None
     is_actor_done: bool = False
+    done_actors: Sequence[ActorID] = ()
 
 
 class Recorder(Wrapper):
@@ -94,7 +97,7 @@ class Recorder(Wrapper):
         self._counts = dict(env.agent_counts_dict)
         self._has_one_actor = spec.is_flat
         self._done: set[ActorID] = set()  # in this episode
-        self._n_acts: int | None = None  # of the running step; None if it began elsewhere
+        self._acted: list[ActorID] | None = None  # in the running step; None if it began elsewhere
         self._is_attributed: bool | None = None  # None before the first step is complete
         self._watch = reward_watch(env)
         self.unattributed: str | None = None
@@ -115,7 +118,7 @@ class Recorder(Wrapper):
             result = self.env.reset(seed=seed, options=options)
         check_reset(result, self.env)
         self._done = set()
-        self._n_acts = 0
+        self._acted = []
         self._keep((result[0], 0.0, False, False), None, seed=seed)
         return result
 
@@ -133,12 +136,14 @@ class Recorder(Wrapper):
         is_done = not self._has_one_actor and bool(self.env.is_actor_done())
         if is_done:
             self._done.add(actor)
-        if self._n_acts is not None:
-            self._n_acts += 1
+        if self._acted is not None:
+            self._acted.append(actor)
         is_complete = bool(self.env.get_env_time() > env_time or result[2] or result[3])
-        attributed = self._attributed() if is_complete else ()
+        further: dict[str, Any] = {"seconds": seconds, "is_actor_done": is_done}
+        if is_complete:
+            further |= {"actor_rewards": self._attributed(), "done_actors": self._done_actors()}
+            self._acted = []
         summary = self._summary() if result[2] or result[3] else None
-        further = {"seconds": seconds, "actor_rewards": attributed, "is_actor_done": is_done}
         self._keep(result, action, summary=summary, **further)
         return result
 
@@ -148,14 +153,27 @@ class Recorder(Wrapper):
         return summaries[-1] if summaries else None
 
     def _attributed(self) -> tuple[float, ...]:
-        """Return the rewards of the acts of the step that is complete; the next one begins."""
+        """Return the rewards of the acts of the step that is complete."""
         actor_rewards = self.env.get_actor_rewards()
-        check_actor_rewards(actor_rewards, self._n_acts, self._is_attributed, self.env)
+        n_acts = None if self._acted is None else len(self._acted)
+        check_actor_rewards(actor_rewards, n_acts, self._is_attributed, self.env)
         self._is_attributed = actor_rewards is not None
-        self._n_acts = 0
         if self._watch is not None and actor_rewards is not None:
             self.unattributed = self.unattributed or self._watch.end_step()
         return () if actor_rewards is None else tuple(map(float, actor_rewards))
+
+    def _done_actors(self) -> tuple[ActorID, ...]:
+        """Return the actors that have ended in the step that is complete after their acts in it."""
+        if self._has_one_actor:
+            return ()
+        actors = tuple(ActorID(*actor) for actor in self.env.get_done_actors())
+        for actor in actors:
+            if self._acted is not None and actor not in self._acted:
+                came = f"get_done_actors() names agent {actor.agent_id} of sub-step {actor.step_key!r}"
+                remedy = "it may only name actors that have, since their latest acts become their last"
+                raise EnvContractError(f"{came}, which has not acted in the environment step; {remedy}")
+        self._done.update(actors)
+        return actors
 
     def _check_actor(self, actor: ActorID) -> None:
         """Refuse the next actor if there is no such agent, or if it is done."""
@@ -166,7 +184,7 @@ class Recorder(Wrapper):
             there_are = f"there are {count}," if count >= 0 else "agents are"
             raise EnvContractError(f"{named}; {there_are} numbered from 0")
         if actor in self._done:
-            remedy = "is_actor_done() tells of an actor that does not act again in the episode"
+            remedy = "is_actor_done() tells of actors that do not act again in the episode, as get_done_actors() does"
             raise EnvContractError(f"{named}, which is done; {remedy}")
 
     def _keep(self, result: Any, action: Action | None, **further: Any) -> None:

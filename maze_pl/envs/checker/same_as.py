@@ -239,7 +239,7 @@ class _Players:
         return None
 
     def _differing_extras(self, one: StepExtras, other: StepExtras) -> EnvDifference | None:
-        """First difference in attributed rewards and final observations."""
+        """First difference in attributed rewards, ends of actors and final observations."""
         rewards: list[dict[int, Any]] = []
         finals: list[dict[int, dict[str, Any]]] = []
         for extras in (one, other):
@@ -250,8 +250,10 @@ class _Players:
                     observation = {name: array[place] for name, array in group.observation.items()}
                     of_envs[n] = {"sub-step": str(group.key), "agent": int(group.agent_ids[place]), **observation}
             finals.append(of_envs)
+        done = [{n: sorted(actors, key=str) for n, actors in extras.done_actors.items()} for extras in (one, other)]
         compared: list[tuple[str, Mapping[int, Any], Mapping[int, Any]]] = [
             ("attributed rewards", rewards[0], rewards[1]),
+            ("actors that are done", done[0], done[1]),
             ("final observation", finals[0], finals[1]),
         ]
         for what, left, right in compared:

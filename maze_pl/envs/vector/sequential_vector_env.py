@@ -12,16 +12,8 @@ import numpy as np
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 from maze_pl.core.state_rules import StateError
-from maze_pl.envs.attribution import attributes_rewards
-from maze_pl.envs.contract import (
-    FLAGS,
-    NO_RESULT,
-    NUMBERS,
-    EnvContractError,
-    check_reset,
-    check_step,
-    explain_step,
-)
+from maze_pl.envs.attribution import attributes_rewards, ends_actors
+from maze_pl.envs.contract import FLAGS, NO_RESULT, NUMBERS, EnvContractError, check_reset, check_step, explain_step
 from maze_pl.envs.reward_watch import N_WATCHED, RewardWatch, UnattributedRewardWarning, reward_watch
 from maze_pl.envs.structured_env import Array
 from maze_pl.envs.vector.env_time import EnvTimes
@@ -93,6 +85,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         self._flat = self.spec.is_flat
         self._all = range(self.n_envs)
         self._attributes = any(map(attributes_rewards, self.envs))
+        self._ends_actors = not self._flat and any(map(ends_actors, self.envs))
         self._watch: RewardWatch | None = None
         if self._attributes and first_env_index == 0:
             self._watch = reward_watch(self.envs[0], N_WATCHED)
@@ -178,6 +171,7 @@ class SequentialVectorEnv(LocalVectorEnv):
         sums = self._episodes.rewards
         terminations, truncations = staging.terminated, staging.truncated
         flat, attributes = self._flat, self._attributes
+        asks_for_ends = self._ends_actors
         acts, is_new = self._episodes.acts, self._next.is_new
         attributed: dict[int, Array] = {}
         observe = self._next.stage
@@ -217,6 +211,8 @@ class SequentialVectorEnv(LocalVectorEnv):
                     attributed[n] = np.array(actor_rewards, dtype=np.float64)
                     if watch is not None and n == 0 and (fault := watch.end_step()) is not None:
                         warnings.warn(fault, UnattributedRewardWarning, stacklevel=2)
+                if asks_for_ends and is_over and (done := env.get_done_actors()):
+                    extras.done_actors[n] = done
                 if terminated or truncated:
                     if not terminated:
                         self._keep_final(n, observation, extras)

@@ -279,6 +279,7 @@ class SubprocVectorEnv(ReplayedVectorEnv):
                 extras.finals.append(group)
             if part.actor_rewards is not None:
                 attributed.update(part.actor_rewards.by_env(start))
+            extras.done_actors.update({start + n: actors for n, actors in part.done_actors.items()})
         extras.actor_rewards = AttributedRewards.joined(attributed) if attributed else None
         return extras
 

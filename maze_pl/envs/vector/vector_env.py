@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from maze_pl.core.actor_id import StepKey
+from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.spaces import mapped
 from maze_pl.core.spec import Spec
@@ -130,6 +130,13 @@ class AttributedRewards:
             joined[place, :count] = rewards
         return cls(np.array(list(parts)), joined, np.array(counts))
 
+    def sizes(self) -> Array:
+        """Return the sums [F] of the absolute rewards of each environment."""
+        n_acts = self.rewards.shape[1] if self.n_acts is None else self.n_acts[:, np.newaxis]
+        is_reward = np.arange(self.rewards.shape[1]) < n_acts
+        sizes: Array = np.where(is_reward, np.abs(self.rewards), 0.0).sum(axis=1)
+        return sizes
+
     def by_env(self, start: int = 0) -> dict[int, Array]:
         """Return the rewards of each environment, by its number plus `start`."""
         rewards = {}
@@ -147,10 +154,13 @@ class StepExtras:
         finals: Final observations of the truncated episodes.
         actor_rewards: Rewards of the acts of finished environment steps, None if rewards are not
             attributed to actors in any of them.
+        done_actors: Number of an environment -> actors whose acts in the environment step that has ended
+            were their last, if there are any; see `CoreEnv.get_done_actors`.
     """
 
     finals: list[FinalGroup]
     actor_rewards: AttributedRewards | None = None
+    done_actors: dict[int, Sequence[ActorID]] = field(default_factory=dict)
 
 
 def listed(numbers: Numbers) -> Sequence[int]:

@@ -9,7 +9,7 @@ import numpy as np
 from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.spec import Spec
-from maze_pl.envs.attribution import attributes_rewards
+from maze_pl.envs.attribution import attributes_rewards, ends_actors
 from maze_pl.envs.contract import check_actor_rewards
 from maze_pl.envs.structured_env import (
     Action,
@@ -90,6 +90,7 @@ class SpacesRecordingWrapper(RecordingWrapper):
         self._described = Spec.of(self.env, limits)
         self._is_flat = self._described.is_flat
         self._attributes = attributes_rewards(self.env)
+        self._ends_actors = not self._is_flat and ends_actors(self.env)
         self._described_env = self.env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
@@ -125,8 +126,12 @@ class SpacesRecordingWrapper(RecordingWrapper):
         acts.append((*self._actor, before, reward, is_done, self._observation, kept_action))
         self._env_time, self._observation = env.get_env_time(), _arrays(observation)
         self._is_wanted = self._context.is_logged  # not only played to estimate statistics
-        if self._attributes and (self._env_time != before or terminated or truncated):
+        is_complete = self._env_time != before or terminated or truncated  # the environment step
+        if self._attributes and is_complete:
             self._attribute(env.get_actor_rewards(), acts, before)
+        if self._ends_actors and is_complete:
+            for actor in env.get_done_actors():
+                _mark_done(acts, actor)
         if not is_flat and not terminated:
             self._actor = env.actor_id()
         if terminated or truncated:
@@ -184,6 +189,16 @@ class SpacesRecordingWrapper(RecordingWrapper):
                 acts.append((*act[:_REWARD], reward, *act[_REWARD + 1 :]))
             self._acts = acts
             self._rewards = list(state["actor_reward"])
+
+
+def _mark_done(acts: list[Act], actor: ActorID) -> None:
+    """Mark the latest act of an actor as its last."""
+    for place in reversed(range(len(acts))):
+        key, agent, *_ = acts[place]
+        if (key, agent) == tuple(actor):
+            time, reward, _, observation, action = acts[place][_ENV_TIME:]
+            acts[place] = (key, agent, time, reward, True, observation, action)
+            return
 
 
 def _arrays(values: Mapping[str, Any]) -> Observation:

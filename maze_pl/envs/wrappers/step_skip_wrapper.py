@@ -1,6 +1,6 @@
 """Several environment steps for each decision."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,9 +22,9 @@ class StepSkipWrapper(Wrapper):
     steps. Skipping stops at the end of an episode.
 
     Masks are ignored in skipped steps. An actor that has not acted in the decided step does nothing
-    in the skipped ones, and its rewards there are not attributed. An agent must not end in a
-    skipped step unless the episode terminates in the same decision, because its end would go
-    unnoticed; this raises an error.
+    in the skipped ones, and its rewards there are not attributed. It must not end in a skipped step
+    unless the episode terminates in the same decision, because its end would go unnoticed; this
+    raises an error.
 
     Args:
         env: The environment to wrap.
@@ -41,8 +41,8 @@ class StepSkipWrapper(Wrapper):
         TypeError: An action that does nothing is needed but unknown.
         ValueError: An argument is out of range or outside its space, or the number of agents
             changes during an episode.
-        EnvContractError: In `step`, if an agent has ended in a skipped step and the episode has not
-            terminated.
+        EnvContractError: In `step`, if an agent that has not acted in the decided step has ended in
+            a skipped one, and the episode has not terminated.
 
     Example:
         >>> from maze_pl.envs import GymMazeEnv
@@ -67,7 +67,7 @@ class StepSkipWrapper(Wrapper):
             raise ValueError(f"n_steps={n_steps} must be at least 1, and skip_mode={skip_mode!r} 'sticky' or 'noop'")
         if min(env.agent_counts_dict.values()) < 1:
             raise ValueError(
-                "StepSkipWrapper needs a fixed number of agents: their ends in skipped steps would go unnoticed"
+                "StepSkipWrapper needs a fixed number of agents: those that come in skipped steps have no action"
             )
         self.n_steps, self.skip_mode = n_steps, skip_mode
         self._given_noops = self._checked(noop_actions or {})
@@ -76,6 +76,7 @@ class StepSkipWrapper(Wrapper):
         self._actions: dict[ActorID, Action] = {}  # actions that they repeat
         self._rewards: Array | None = None
         self._complete, self._is_done = True, False
+        self._done_actors: list[ActorID] = []
 
     def _checked(self, noop_actions: Mapping[StepKey, Mapping[str, Any]]) -> dict[StepKey, Action]:
         """Convert the given actions to the types of their spaces."""
@@ -121,6 +122,7 @@ class StepSkipWrapper(Wrapper):
         if not self._complete:
             return result
         self._rewards = env.get_actor_rewards()
+        self._done_actors = [ActorID(*actor) for actor in env.get_done_actors()]
         return (yield from self._skip(result))
 
     def _skip(self, decided: StepResult) -> StepParts:
@@ -135,7 +137,7 @@ class StepSkipWrapper(Wrapper):
         env = self.env
         observation, total, terminated, truncated, info = decided
         was_decision, self.context.is_decision = self.context.is_decision, False
-        ended: ActorID | None = None  # actor that has ended in a skipped step
+        ended: list[ActorID] = []  # actors that have ended in skipped steps
         for _ in range(self.n_steps - 1):
             acted: list[ActorID] = []
             time = env.get_env_time()
@@ -146,23 +148,28 @@ class StepSkipWrapper(Wrapper):
                 observation, reward, terminated, truncated, info = yield action
                 total += reward
                 if env.is_actor_done():
-                    ended = actor
-            self._credit(acted)
+                    ended.append(actor)
+            if acted:
+                self._credit(acted)
+                ended += [ActorID(*actor) for actor in env.get_done_actors()]
         self.context.is_decision = was_decision
-        if ended is not None and not terminated:
-            self._refuse_end(ended)
+        self._done_actors += [actor for actor in ended if actor in self._acted]
+        unnoticed = [actor for actor in ended if actor not in self._acted]
+        if unnoticed and not terminated:
+            self._refuse_end(unnoticed[-1])
         return observation, total, terminated, truncated, info
 
     def _refuse_end(self, actor: ActorID) -> None:
-        """Raise an error, as an actor has ended in a skipped step but the episode has not."""
+        """Raise an error, as an actor that has taken no part in the decision has ended but the episode has not."""
         key, agent_id = actor
         came = f"agent {agent_id} of sub-step {key!r} of {name_of(self)} ended in a skipped step"
+        fault = "it had not acted in the decided one, so that nothing can learn of its end"
         remedy = "leave StepSkipWrapper out, or let agents stay until the episode ends"
-        raise EnvContractError(f"{came}, where nothing can learn of it; {remedy}")
+        raise EnvContractError(f"{came}, but {fault}; {remedy}")
 
     def _credit(self, acted: list[ActorID]) -> None:
         """Add the rewards of a skipped step to its actors' last acts in the decided step."""
-        rewards = self.env.get_actor_rewards() if acted else None
+        rewards = self.env.get_actor_rewards()
         if rewards is not None and self._rewards is not None:
             last = {actor: place for place, actor in enumerate(self._acted)}
             self._rewards = self._rewards.copy()
@@ -173,6 +180,10 @@ class StepSkipWrapper(Wrapper):
     def is_actor_done(self) -> bool:
         """True if the actor that just acted was done before the skipped steps."""
         return self._is_done
+
+    def get_done_actors(self) -> Sequence[ActorID]:
+        """Return the actors of the decided step that have ended in it after their acts, or in skipped steps."""
+        return self._done_actors
 
     def get_actor_rewards(self) -> Array | None:
         """Rewards of the acts of the decided step, plus those of skipped steps, if attributed."""

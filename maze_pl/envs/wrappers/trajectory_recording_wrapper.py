@@ -10,7 +10,7 @@ import numpy as np
 
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.episode import StatKey
-from maze_pl.envs.attribution import attributes_rewards
+from maze_pl.envs.attribution import attributes_rewards, ends_actors
 from maze_pl.envs.contract import check_picture, name_of
 from maze_pl.envs.structured_env import Action, Array, ResetResult, StepParts, StepResult, StructuredEnv
 from maze_pl.envs.trajectory_record import StateRecord, StateTrajectoryRecord
@@ -107,6 +107,7 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         self._record: StateTrajectoryRecord | None = None
         self._reward = 0.0  # includes acts that did not reach the simulation
         self._attributes = attributes_rewards(env)
+        self._ends_actors = ends_actors(env)
         self._n_acts = 0  # since the last decision
         self._unfinished: list[tuple[StateRecord, int]] = []  # decisions of this step, with their numbers of acts
         layers = list(wrappers_of(env))
@@ -191,7 +192,7 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
         self._look(record)
 
     def _end_step(self, record: StateTrajectoryRecord, env_time: int, is_last: bool) -> None:
-        """Record the time, and rewards of single acts if an environment step is finished.
+        """Record the time, and rewards and ends of single actors if an environment step is finished.
 
         Args:
             record: Record of the episode.
@@ -211,6 +212,11 @@ class TrajectoryRecordingWrapper(RecordingWrapper):
             for step, n_acts in self._unfinished:
                 of_step = list(itertools.islice(following, n_acts))
                 step.actor_rewards = of_step if len(of_step) == n_acts else None
+        done = {tuple(actor) for actor in env.get_done_actors()} if self._ends_actors else set()
+        for step, _ in reversed(self._unfinished):
+            if step.actor_id in done:  # its latest act
+                step.actor_done = True
+                done.remove(step.actor_id)
         self._unfinished = []
         self._n_acts = 0
 

@@ -19,6 +19,8 @@ from maze_pl.envs.wrappers import (
     StepSkipWrapper,
     TimeLimitWrapper,
 )
+from tests.collect.scripted import Act, Episode, Script, make_env
+from tests.envs.late_ends import LateEnds
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.split_steps import BidFirstWrapper, make_auction_env
 from tests.envs.structured_example import HeapCoreEnv, make_heap_env
@@ -139,17 +141,28 @@ def test_all_actors_do_nothing_in_skipped_steps() -> None:
 
 
 @pytest.mark.parametrize("skip_mode", ["sticky", "noop"])
-def test_an_actor_that_ends_in_a_skipped_step_is_refused(skip_mode: Any) -> None:
+@pytest.mark.parametrize("make", [make_heap_env, lambda: LateEnds(make_heap_env())])
+def test_the_end_of_an_actor_in_a_skipped_step_is_told_with_the_decision(skip_mode: Any, make: Any) -> None:
     noops = {"plan": {"amount": 0}, "work": {"amount": 0}}
-    env = StepSkipWrapper.wrap(make_heap_env(), n_steps=2, skip_mode=skip_mode, noop_actions=noops)
+    env = StepSkipWrapper.wrap(make(), n_steps=2, skip_mode=skip_mode, noop_actions=noops)
     env.reset(seed=0)
-    for amount in (2, 1, 3):
+    for amount in (2, 1, 3, 2):  # worker 1 retires with its second act, which is a skipped one
         env.step({"amount": amount})
-    remedy = "leave StepSkipWrapper out, or let agents stay until the episode ends"
-    with pytest.raises(
-        EnvContractError, match=f"agent 1 of sub-step 'work' of HeapCoreEnv ended in a skipped .*{remedy}"
-    ):
-        env.step({"amount": 2})  # worker 1 retires with its second act, which is a skipped one
+    assert not env.is_actor_done() and env.get_done_actors() == [("work", 1)]
+    assert env.get_env_time() == 2
+    for _ in range(3):
+        env.step({"amount": 1})
+    assert env.get_done_actors() == []
+
+
+def test_an_actor_that_ends_in_a_skipped_step_without_a_decision_is_refused() -> None:
+    acts = Act(0, 0, 0.0, 0.0, 1), Act(0, 1, 0.0, 0.0, 1, actor_done=True), Act(0, 0, 0.0, 0.0, 1)
+    script = Script((2,), False, ((Episode(acts, False, (0, 0)),),))
+    env = StepSkipWrapper.wrap(make_env(script, 0), n_steps=2, noop_actions={0: {"choice": 0}})
+    env.reset(seed=0)
+    fault = "agent 1 of sub-step 0 of ScriptedCoreEnv ended in a skipped step, but it had not acted in the decided one"
+    with pytest.raises(EnvContractError, match=f"{fault}.*leave StepSkipWrapper out, or let agents stay"):
+        env.step({"choice": 1})
 
 
 def test_the_end_of_an_actor_in_the_decided_step_is_passed_on() -> None:
@@ -180,7 +193,7 @@ def test_the_end_of_an_actor_in_the_decided_step_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("terminated", [True, False])
-def test_an_actor_may_end_in_the_skipped_step_in_which_the_episode_terminates(terminated: bool) -> None:
+def test_an_actor_may_end_in_the_skipped_step_in_which_the_episode_ends(terminated: bool) -> None:
     class EndTogether(HeapCoreEnv):
         def step(self, maze_action: Any) -> Any:
             state, reward, is_over, _, info = super().step(maze_action)
@@ -195,12 +208,8 @@ def test_an_actor_may_end_in_the_skipped_step_in_which_the_episode_terminates(te
     env.reset(seed=0)
     for _ in range(6):
         assert env.step({"amount": 1})[2:4] == (False, False)
-    if terminated:
-        assert env.step({"amount": 1})[2:4] == (True, False)
-        assert not env.is_actor_done()
-    else:  # the value of the final observation would count for an actor that has ended
-        with pytest.raises(EnvContractError, match=r"agent 0 of sub-step 'work' .*ended in a skipped step"):
-            env.step({"amount": 1})
+    assert env.step({"amount": 1})[2:4] == (terminated, not terminated)
+    assert not env.is_actor_done() and env.get_done_actors() == [("work", 0)]
 
 
 def test_collected_rows_know_how_long_they_took() -> None:
