@@ -135,7 +135,7 @@ class FlatValue(nn.Module):
 
     def __init__(self, obs_shapes: Any) -> None:
         super().__init__()
-        self.layer = nn.Linear(*obs_shapes["exists"], 1)
+        self.layer = nn.Linear(obs_shapes["exists"][0], 1)
 
     def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {"value": self.layer(observation["exists"])}
@@ -192,7 +192,7 @@ class SummaryNet(nn.Module):
 
     def __init__(self, obs_shapes: Any, action_logits_shapes: Any) -> None:
         super().__init__()
-        self.layer = nn.Linear(*obs_shapes["summary"], *action_logits_shapes["option"])
+        self.layer = nn.Linear(obs_shapes["summary"][0], action_logits_shapes["option"][0])
 
     def forward(self, observation: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {"option": self.layer(observation["summary"])}
