@@ -39,16 +39,18 @@ class Input:
         is_batch = value.shape != self.shape
         array: Array = value if is_batch else value[None]
         if array.shape[1:] != self.shape or array.ndim != len(self.shape) + 1 or not len(array):
-            expected = f"expected {self.shape}, or more of these in a first dimension"
-            raise ValueError(f"observation {self.name!r} has shape {array.shape}, {expected}")
+            raise ValueError(f"observation {self.name!r} has shape {array.shape}, expected {self.shape}, or a batch")
         # counting is faster than all()
         if self.dtype.kind == "f" and np.count_nonzero(np.abs(array) <= self._largest) < array.size:
             raise ValueError(f"observation {self.name!r} has values that are not finite in float32")
         if self._bounds is not None:
             low, high = self._bounds
-            if not ((array >= low) & (array <= high) & (array == np.floor(array))).all():
-                bounds = f"from {np.min(low)} to {np.max(high)}"
-                raise ValueError(f"observation {self.name!r} must be integers {bounds}")
+            fits = (array >= low) & (array <= high) & (array == np.floor(array))
+            if not fits.all():
+                place = tuple(np.argwhere(~fits)[0].tolist()[1:])  # of the first wrong value
+                low, high = (np.broadcast_to(bound, self.shape)[place] for bound in self._bounds)
+                where = f" in element {', '.join(map(str, place))}" if place else ""
+                raise ValueError(f"observation {self.name!r} must be integers from {low} to {high}{where}")
         if needs_options:
             self._require_options(array, is_batch)
         return array, is_batch
@@ -93,10 +95,8 @@ def read_space(space: dict[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...], A
     kind = space["type"]
     if kind == "box":
         return np.dtype(space["dtype"]), tuple(space["shape"]), -np.inf, np.inf
-    if kind == "discrete":
-        return np.dtype(np.int64), (), space["start"], space["start"] + space["n"] - 1
-    if kind == "multi_discrete":
-        start, sizes = np.asarray(space.get("start", 0)), np.asarray(space["nvec"])
+    if kind in ("discrete", "multi_discrete"):
+        start, sizes = np.array(space.get("start", 0)), np.array(space.get("nvec", space.get("n")))
         return np.dtype(np.int64), sizes.shape, start, start + sizes - 1
     if kind == "multi_binary":
         return np.dtype(np.int8), tuple(space["shape"]), 0, 1

@@ -35,7 +35,7 @@ class Policy:
 
     def __init__(self, manifest: dict[str, Any], graphs: Mapping[str, bytes], n_threads: int = 1) -> None:
         self.manifest = manifest
-        self.spec: dict[int | str, dict[str, Any]] = {step["key"]: step for step in manifest["steps"]}
+        self.spec: dict[int | str, dict[str, Any]] = {one["key"]: one for one in manifest["steps"]}
         if not self.spec or not all(isinstance(key, int | str) for key in self.spec):
             raise ValueError(f"its sub-steps are {[*self.spec]}, expected integers or texts")
         steps = self.spec.items()
@@ -134,7 +134,7 @@ class _Step:
 
     def _require_fit(self, step: Mapping[str, Any]) -> None:
         """Raise ValueError if the manifest contradicts itself or its graph."""
-        expected = {f"observation/{part.name}": _node(part.dtype, part.shape) for part in self._inputs}
+        expected = {f"observation/{one.name}": _node(one.dtype, one.shape) for one in self._inputs}
         for name, described in self._state.items():
             expected[f"state/{name}"] = expected[f"next_state/{name}"] = _node(*described)
         if type(self._n_uniforms) is not int or not isinstance(self._n_agents, int | None):

@@ -61,7 +61,10 @@ class RolloutWorker:
         """Return the collector with the given wrapper statistics; make it first if needed."""
         if self.collector is None:
             vector = self.training[self.number]()
-            seed = derive_seed(self.seed, "policy", vector.first_env_index + self.restarts * 2**32)
+            path: list[int | str] = ["policy", vector.first_env_index + self.restarts * 2**32]
+            if self.first_episode:  # not the random numbers of the episodes before
+                path += ["from", self.first_episode]
+            seed = derive_seed(self.seed, *path)
             if isinstance(vector, TensorVector):
                 on_device = torch.Generator(vector.device).manual_seed(seed)
                 self.collector = TensorCollector(vector, self.n_rollout_steps, on_device)

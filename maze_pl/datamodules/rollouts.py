@@ -4,12 +4,11 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
 from pytorch_lightning.utilities import rank_zero_info
-from torch import Tensor
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.engines.in_process_engine import InProcessEngine
@@ -20,9 +19,11 @@ from maze_pl.collect.tensor_vector import TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_count, check_room_for_environments
+from maze_pl.core.run_starts import is_first_fit
 from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
+from maze_pl.datamodules.shard_states import cost_of_long_episodes, first_new_episode
 from maze_pl.datamodules.source import Source
 from maze_pl.envs.no_tensor_form_error import NoTensorFormError
 from maze_pl.envs.tensor_forms import merging_wrappers
@@ -30,6 +31,10 @@ from maze_pl.events.event_log_ends import EVENT_LOG_ENDS
 from maze_pl.system.ranks import gather_objects
 
 _LOGGER: Final = logging.getLogger(__name__)
+_N_STARTS: Final = "n_starts"
+"""Key in the state of a data module: how often a resumed run had to start new episodes."""
+_EPISODES_OF_A_START: Final = 2**48
+_LAYOUT: Final = ("ranks", "n_envs", "n_shards")
 
 
 class RolloutDataModule(EnvironmentDataModule):
@@ -130,6 +135,7 @@ class RolloutDataModule(EnvironmentDataModule):
         self._merging: list[str] = []  # names of the wrappers that merge their statistics there
         self._ended: list[Any] | None = None  # state of the environments when the last fit ended
         self._restored: dict[str, Any] | None = None
+        self._n_starts = 0  # times that a resumed run had to start new episodes
 
     @property
     def env_steps_per_rollout(self) -> int:
@@ -144,6 +150,7 @@ class RolloutDataModule(EnvironmentDataModule):
         self._restored = None
         if stage == "fit":
             self._ended = None
+            self._n_starts = 0
 
     def train_dataloader(self) -> Source[Any]:
         """Rollouts, collected on demand."""
@@ -165,15 +172,29 @@ class RolloutDataModule(EnvironmentDataModule):
         self._is_on_device = tensor_vector is not None
         make: Callable[..., Any] = partial(tensor_vector or self._environments.vector, **options)
         training = [make(len(envs), first_env_index=first + envs.start) for envs in self._shards]
-        states = [state for rank in (self._restored or {}).get("ranks", []) for state in rank if state]
-        begun = [episode for state in states for episode in _begun_episodes(state)]
+        if self._starts_again:
+            self._n_starts += 1
         return partial(
             super()._make_player(),
             n_rollout_steps=self.n_rollout_steps,
             training=training,
-            first_episode=max(begun, default=-1) + 1,  # not used before
+            first_episode=self._first_episode_of_players(),
             n_same_starts=self.n_same_starts,
         )
+
+    def _first_episode_of_players(self) -> int:
+        """Return an index of episodes that the run has not played before; 0 in a new one."""
+        after_saved = 0 if self._restored is None else first_new_episode(self._restored["ranks"])
+        return max(self._n_starts * _EPISODES_OF_A_START, after_saved)
+
+    @property
+    def _starts_again(self) -> bool:
+        """True if a resumed run has not collected, and has no episodes that it can continue."""
+        if self._has_begun or not self._statistics.are_of_checkpoint:
+            return False
+        if self._restored is not None:
+            return bool(self._restored["layout"] != self._layout)
+        return self.trainer is not None and not is_first_fit(self.trainer)
 
     def _tensor_vector(self) -> Callable[..., Callable[[], TensorVector]] | None:
         """Return how to make factories of environments on the device of the policy; None for environments on the host.
@@ -248,13 +269,15 @@ class RolloutDataModule(EnvironmentDataModule):
     def _prepared(self) -> tuple[dict[str, Any], Any]:
         """Return the wrapper statistics, and the policy if the players need it, before a rollout."""
         self._refuse_foreign_checkpoint()
+        starts_again = self._starts_again
+        if starts_again:
+            self._tell_of_new_episodes()
         wrapper_statistics = self._statistics.gathered_states or self.wrapper_statistics()
         given = self._engage(self._policy())
-        restored = self._restored
+        if self._restored is not None and not starts_again:
+            self._restore(self._restored)
         self._restored = None
         self._has_begun = True
-        if restored is not None:
-            self._restore(restored)
         return wrapper_statistics, given
 
     def _joined(self, parts: list[Any], began: float) -> Rollout:
@@ -269,17 +292,27 @@ class RolloutDataModule(EnvironmentDataModule):
         rollout.seconds = time.perf_counter() - began
         return rollout
 
-    def _restore(self, restored: dict[str, Any]) -> None:
-        """Restore the environments from a checkpoint, unless their numbers have changed."""
-        if restored["layout"] != self._layout:
-            names = ("ranks", "n_envs", "n_shards")
-            pairs = zip(restored["layout"], self._layout, strict=True)
-            changes = [
-                f"{name}={then} instead of {now}" for name, (then, now) in zip(names, pairs, strict=True) if then != now
-            ]
-            reason = f"the checkpoint was written with {' and '.join(changes)}"
-            rank_zero_info(f"environments start new episodes: {reason}")
+    def _tell_of_new_episodes(self) -> None:
+        """Say why the episodes of the checkpoint cannot be continued.
+
+        Raises:
+            ValueError: An error had ended them, which is to be refused.
+        """
+        new = "environments start new episodes"
+        if self._restored is None:
+            reason = "the checkpoint does not hold the running ones, which an error had ended"
+            if self.on_nondeterminism == "refuse":
+                raise ValueError(f"{reason}; on_nondeterminism=restart starts new episodes instead")
+            rank_zero_info(f"{new}: {reason}")
             return
+        changes = []
+        for name, then, now in zip(_LAYOUT, self._restored["layout"], self._layout, strict=True):
+            if then != now:
+                changes.append(f"{name}={then} instead of {now}")
+        rank_zero_info(f"{new}: the checkpoint was written with {' and '.join(changes)}")
+
+    def _restore(self, restored: dict[str, Any]) -> None:
+        """Restore the environments from a checkpoint."""
         states = restored["ranks"][self._rank]
         if not self._is_on_device and any("tensors" in state for state in states if state):
             fault = "the checkpoint holds the state of environments in tensors, which this run steps on the host"
@@ -323,21 +356,11 @@ class RolloutDataModule(EnvironmentDataModule):
         if not self._has_begun:
             return self._ended
         states = self._ask([(shard, "state_dict", ()) for shard in range(self.n_shards)])
-        self._tell_of_long_episodes([one for state in states if state for one in state.get("histories", [])])
+        cost = cost_of_long_episodes(states)
+        if cost is not None and not self._has_told:
+            self._has_told = True
+            _LOGGER.warning(cost)
         return states
-
-    def _tell_of_long_episodes(self, histories: list[dict[str, Any]]) -> None:
-        """Warn once that a checkpoint must hold all actions of long episodes."""
-        reasons = [(len(one["keys"]), one.pop("why")) for one in histories if "why" in one]
-        if not reasons or self._has_told:
-            return
-        self._has_told = True
-        n_acts, why = max(reasons)
-        n_bytes = sum(part.nbytes for one in histories for part in _tensors(one))
-        holds = f"the checkpoint holds all actions of {len(reasons)} episodes of up to {n_acts:,} acts"
-        cost = f"{holds} ({n_bytes / 2**20:.1f} MiB), which resuming plays again, and grows until they end"
-        remedy = "limit episodes (TimeLimitWrapper), or define episode_state and load_episode_state in the simulation"
-        _LOGGER.warning(f"{cost}; {why}; {remedy}")
 
     def state_dict(self) -> dict[str, Any]:
         """State of all ranks' environments, and wrapper statistics; every rank must call it.
@@ -347,7 +370,7 @@ class RolloutDataModule(EnvironmentDataModule):
         """
         if not self._has_begun and self._restored is not None:
             return self._restored | {EVENT_LOG_ENDS: self._event_log_ends()}  # nothing was collected since
-        state = super().state_dict()
+        state = super().state_dict() | {_N_STARTS: self._n_starts}
         states = self._states()
         if states is None:
             return state
@@ -358,19 +381,4 @@ class RolloutDataModule(EnvironmentDataModule):
         """Continue with the next rollout where `state_dict` was taken."""
         super().load_state_dict(state_dict)
         self._restored = state_dict if "ranks" in state_dict else None
-
-
-def _begun_episodes(state: dict[str, Any]) -> list[int]:
-    """Return the indices of the running episodes in the state of a shard."""
-    episodes = state["tensors"]["episode"].tolist() if "tensors" in state else state.get("episodes", [])
-    return [int(episode) for episode in episodes]
-
-
-def _tensors(state: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a state."""
-    if isinstance(state, Tensor):
-        yield state
-    elif isinstance(state, dict | list):
-        parts = state.values() if isinstance(state, dict) else state
-        for part in parts:
-            yield from _tensors(part)
+        self._n_starts = state_dict.get(_N_STARTS, 0)  # earlier versions saved none

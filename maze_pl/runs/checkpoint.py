@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from maze_pl.config.assembling import require_single_run
 from maze_pl.config.search_path import ConfigurationError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _DAMAGES = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
 """Errors of `zipfile` for damaged archives."""
+_REMEDY: Final = "restore it from a copy, or use another checkpoint of the run"
 
 
 def checkpoint_path(location: str | Path, preference: Sequence[str] = (BEST, LAST)) -> Path:
@@ -219,14 +220,16 @@ def require_intact(file: Path) -> None:
     except _DAMAGES as error:
         problem = str(error)
     if problem:
-        remedy = "restore it from a copy, or use another checkpoint of the run"
-        raise ConfigurationError(f"the checkpoint {file} is damaged: {problem}; {remedy}")
+        raise ConfigurationError(f"the checkpoint {file} is damaged: {problem}; {_REMEDY}")
 
 
 def _what_is_wrong(file: Path) -> str:
     """Return the reason why torch cannot read a file."""
-    if not file.read_bytes().startswith(b"PK"):
+    content = file.read_bytes()
+    if not content:
+        return f"it is empty; {_REMEDY}"
+    if not content.startswith(b"PK"):
         return "it was not written by maze_pl"
     if zipfile.is_zipfile(file):
         return "it contains more than tensors and plain values"
-    return "it is truncated"
+    return f"it is truncated; {_REMEDY}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -21,6 +22,7 @@ from maze_pl.serving.connections import ACCEPTED_AT_ONCE, Connection, Connection
 _LOGGER: Final = logging.getLogger(__name__)
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _SECONDS_TO_FINISH: Final = 30  # for requests under way when the server is stopped
+_OF_PORT: Final = (errno.EADDRINUSE, errno.EACCES)  # faults that another port may not have
 _MOST_WAITING: Final = 2048  # connections that the kernel keeps until they are accepted
 
 
@@ -120,11 +122,19 @@ def _socket_of(config: uvicorn.Config) -> socket.socket:
     Raises:
         ConfigurationError: The address cannot be used.
     """
+    host, port = config.host, config.port
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound = config.bind_socket()
-    except SystemExit:  # uvicorn has logged the reason
-        fault = f"port {config.port} of {config.host} cannot be used"
-        raise ConfigurationError(f"{fault}: choose another one by --port") from None
+        bound.bind((host, port))
+    except (OSError, TypeError) as error:  # a TypeError of names that cannot be encoded
+        bound.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, OSError) and error.errno in _OF_PORT:
+            fault, remedy = f"port {port} of {host}", "another port by --port"
+        else:
+            fault, remedy = f"the address {host}", "an address of this machine by --host"
+        raise ConfigurationError(f"{fault} cannot be used: {reason}; choose {remedy}") from None
     # Connections inherit it; without it, the kernel delays the end of an answer by 40 ms.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound

@@ -23,6 +23,18 @@ from maze_pl.runs.checkpoint import (
 from maze_pl.system import deferred_files
 
 
+@pytest.mark.parametrize(("size", "reason"), [(0, "it is empty"), (300, "it is truncated")])
+def test_a_checkpoint_of_which_a_part_or_all_is_missing_is_said_to_be_so(
+    tmp_path: Path, size: int, reason: str
+) -> None:
+    path = tmp_path / "last.ckpt"
+    torch.save({"state_dict": {"weight": torch.arange(64.0)}}, path)
+    path.write_bytes(path.read_bytes()[:size])
+    remedy = "restore it from a copy, or use another checkpoint of the run"
+    with pytest.raises(ConfigurationError, match=rf"last\.ckpt cannot be read: {reason}; {remedy}$"):
+        read_checkpoint(path)
+
+
 def test_a_flipped_bit_of_a_checkpoint_is_found_or_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "last.ckpt"
     torch.save({"state_dict": {"weight": torch.arange(64.0), "bias": torch.ones(8)}, "epoch": 3}, path)

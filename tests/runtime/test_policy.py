@@ -104,6 +104,20 @@ def test_wrong_observations_are_refused_by_name(policy: Policy, change: dict[str
 
 
 @pytest.mark.parametrize(
+    ("space", "value", "message"),
+    [
+        ({"nvec": [3, 4], "start": [1, -2]}, [0, 0], "must be integers from 1 to 3 in element 0"),
+        ({"nvec": [3, 4]}, [3, 0], "must be integers from 0 to 2 in element 0"),
+        ({"nvec": [3, 4]}, [[2, 3], [2, 4]], "must be integers from 0 to 3 in element 1"),
+        ({"nvec": [[3, 4], [5, 6]]}, [[0, 0], [5, 6]], "must be integers from 0 to 4 in element 1, 0"),
+    ],
+)
+def test_the_bounds_of_a_wrong_number_are_those_of_its_element(space: dict[str, Any], value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"^observation 'md' {message}$"):
+        Input("md", {"type": "multi_discrete", **space})(value)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (

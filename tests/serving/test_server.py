@@ -18,13 +18,16 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import schemathesis
+import uvicorn
 from hypothesis import HealthCheck, given, settings
 
 from maze_pl.__main__ import main
+from maze_pl.config.search_path import ConfigurationError
 from maze_pl.serving.app import DecisionServer, ServerOptions
 from maze_pl.serving.connections import Connection, ConnectionLimits, most_connections
 from maze_pl.serving.served_policy import ServedPolicy
@@ -209,6 +212,32 @@ def test_hangups_during_a_reload_are_one_further_reload(tmp_path: Path, monkeypa
 SECONDS = 60.0  # after which a test that waits for the server fails
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Client]]
+
+
+def config_of(host: str, port: int) -> uvicorn.Config:
+    return _config_of(SimpleNamespace(app=None), ConnectionLimits(1.0, 8), host, port)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("nosuch.invalid", "not known|failure in name resolution"),
+        ("192.0.2.1", "Cannot assign"),
+        ("a..ä", "encoding of hostname"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_with_the_reason(host: str, reason: str) -> None:
+    remedy = "choose an address of this machine by --host$"
+    with pytest.raises(ConfigurationError, match=rf"^the address {host} cannot be used: .*({reason}).*; {remedy}"):
+        _socket_of(config_of(host, 0))
+
+
+def test_a_port_in_use_is_refused_with_another_remedy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        fault = rf"^port {port} of 127\.0\.0\.1 cannot be used: Address already in use; choose another port by --port$"
+        with pytest.raises(ConfigurationError, match=fault):
+            _socket_of(config_of("127.0.0.1", port))
 
 
 @contextlib.asynccontextmanager
