@@ -117,7 +117,8 @@ class IQL(AlgorithmModule):
         for key, acts in minibatch.items():
             next_observation, reward, discount = acts.outcome
             next_value = self.value.value(key, next_observation, acts.agent_id).detach()
-            error = self.critic.action_value(key, acts.observation, acts.action) - (reward + discount * next_value)
+            value = self.critic.action_value(key, acts.observation, acts.action, agent_id=acts.agent_id)
+            error = value - (reward + discount * next_value)
             loss = error.square().sum(dim=0).mean()
             self.record("critic_value_loss", loss, key)
             total = total + loss
@@ -125,7 +126,8 @@ class IQL(AlgorithmModule):
 
     def advantage(self, key: StepKey, acts: TransitionBatch) -> Tensor:
         """[B] min(Q1'(s, a), Q2'(s, a)) - V(s)."""
-        target = self.critic.action_value(key, acts.observation, acts.action, target=True).amin(dim=0).detach()
+        targets = self.critic.action_value(key, acts.observation, acts.action, target=True, agent_id=acts.agent_id)
+        target = targets.amin(dim=0).detach()
         value = self.value.value(key, acts.observation, acts.agent_id)
         self.record("value", value.mean(), key)
         return target - value

@@ -169,9 +169,11 @@ class TD3(AlgorithmModule):
             next_observation, reward, discount = acts.outcome
             with torch.no_grad():
                 next_action = self.smoothed_action(key, next_observation, acts.agent_id)
-                next_value = self.critic.action_value(key, next_observation, next_action, target=True).amin(dim=0)
-                target = reward + discount * next_value
-            value = self.critic.action_value(key, acts.observation, acts.action)  # [2, B]
+                next_values = self.critic.action_value(
+                    key, next_observation, next_action, target=True, agent_id=acts.agent_id
+                )
+                target = reward + discount * next_values.amin(dim=0)
+            value = self.critic.action_value(key, acts.observation, acts.action, agent_id=acts.agent_id)  # [2, B]
             loss = acts.weighted_mean((value - target).square().sum(dim=0))
             self.record("critic_value", value.mean(), key)
             self.record("critic_value_loss", loss, key)
@@ -191,7 +193,8 @@ class TD3(AlgorithmModule):
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             action = self.policy.distribution(key, acts.observation, acts.agent_id).deterministic_sample()
-            loss = -acts.weighted_mean(self.critic.action_value(key, acts.observation, action)[0])
+            values = self.critic.action_value(key, acts.observation, action, agent_id=acts.agent_id)
+            loss = -acts.weighted_mean(values[0])
             self.record("policy_loss", loss, key)
             total = total + loss
         return total

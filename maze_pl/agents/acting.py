@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 
 from maze_pl.agents.input_range import unreadable
+from maze_pl.agents.needed_observations import needed_observations
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.allowed_options import forbidden_choice
 from maze_pl.core.exact_numbers import first_changed
@@ -87,7 +88,8 @@ class ActsOnObservations(ABC):
 
         Args:
             observation: Name -> array [*shape], as returned by the wrapped environment, or
-                [B, *shape] for a batch.
+                [B, *shape] for a batch. Observations that no network of the policy reads may be
+                missing, such as those that a template hides from it.
             step_key: Sub-step of the actor; optional if there is only one. An environment's
                 `*env.actor_id()` gives it and the agent.
             agent_id: Id of the agent that acts; for a batch, one id for all rows or one per row.
@@ -114,7 +116,8 @@ class ActsOnObservations(ABC):
         policy = self.acting_policy()
         key = _step_key(policy.spec, step_key)
         step = policy.spec.steps[key]
-        arrays, is_batch = _arrays(observation, step.observation_space, key)
+        needed = needed_observations(policy, key, step)
+        arrays, is_batch = _arrays(observation, step.observation_space, key, needed)
         if fault := _not_a_number(key, arrays) or unreadable(policy, key, arrays):
             raise ValueError(fault)
         if forbidden := forbidden_choice(step, arrays, is_batch):
@@ -209,7 +212,9 @@ def _probabilities(policy: Policy, batch: PolicyBatch, temperature: float, is_ba
     return {head: _first(array) for head, array in probabilities.items()}
 
 
-def _arrays(observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey) -> tuple[dict[str, Array], bool]:
+def _arrays(
+    observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKey, needed: set[str]
+) -> tuple[dict[str, Array], bool]:
     """Return name -> [B, *shape] for one observation or a batch, and whether it is a batch.
 
     Raises:
@@ -217,15 +222,17 @@ def _arrays(observation: Mapping[str, Any], space: spaces.Dict, step_key: StepKe
             wrong shape, or a batch is empty or its entries differ in size.
     """
     if not isinstance(observation, Mapping):
-        needed = f"needs a dict with the observations {list(space.spaces)}"
-        raise ValueError(f"sub-step {step_key!r} {needed}, not {type(observation).__name__}")
-    missing = sorted(set(space.spaces) - set(observation))
+        expected = f"needs a dict with the observations {list(space.spaces)}"
+        raise ValueError(f"sub-step {step_key!r} {expected}, not {type(observation).__name__}")
+    missing = sorted(needed - set(observation))
     if missing:
         found = f"got {sorted(observation)}"
         raise ValueError(f"sub-step {step_key!r} also observes {missing}; {found}")
     arrays: dict[str, Array] = {}
     sizes: dict[str, int | None] = {}
     for name, child in space.spaces.items():
+        if name not in observation:
+            continue
         array = _array(observation[name], child, name)
         is_batch = array.shape != (child.shape or ())
         sizes[name] = len(array) if is_batch else None

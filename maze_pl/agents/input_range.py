@@ -16,7 +16,7 @@ from maze_pl.core.policy import Array
 
 
 @runtime_checkable
-class _HasParts(Protocol):
+class HasParts(Protocol):
     """A policy of networks."""
 
     def parts_of(self, step_key: StepKey) -> PolicyStepParts:
@@ -25,8 +25,9 @@ class _HasParts(Protocol):
 
 
 @cache
-def _has_parts(kind: type) -> bool:
-    return issubclass(kind, _HasParts)  # asking a protocol for each act takes long
+def has_parts(kind: type) -> bool:
+    """Return whether a class of policies has the method of `HasParts`."""
+    return issubclass(kind, HasParts)  # asking a protocol for each act takes long
 
 
 def largest_input(policy: object, step_key: StepKey) -> float:
@@ -34,9 +35,9 @@ def largest_input(policy: object, step_key: StepKey) -> float:
 
     Larger ones, such as 1e39 in networks of 32-bit numbers, would become infinite in them.
     """
-    if not _has_parts(type(policy)):  # type: ignore[arg-type]  # mypy does not know that classes are hashable
+    if not has_parts(type(policy)):  # type: ignore[arg-type]  # mypy does not know that classes are hashable
         return math.inf
-    return cast(_HasParts, policy).parts_of(step_key).inputs.largest
+    return cast(HasParts, policy).parts_of(step_key).inputs.largest
 
 
 def too_large(array: Array, largest: float) -> str | None:

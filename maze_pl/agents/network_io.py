@@ -105,6 +105,12 @@ def auxiliary_shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in declared.items()}
 
 
+def read_keys(network: nn.Module) -> frozenset[str] | None:
+    """Return the inputs that a network reads: its attribute `read_keys`; None if it has none."""
+    declared: frozenset[str] | None = getattr(network, "read_keys", None)
+    return declared
+
+
 def refuse_recurrent(network: nn.Module, what: str) -> None:
     """Refuse a recurrent network, for algorithms that sample acts without the preceding ones.
 

@@ -1,11 +1,7 @@
 """State-action critic with one pair of networks for all sub-steps."""
 
-from maze_pl.agents.torch_state_action_critic import (
-    CriticInputs,
-    TorchStateActionCritic,
-    checked_inputs,
-    inputs_by_step,
-)
+from maze_pl.agents.critic_inputs import CriticInputs, checked_inputs, inputs_by_step
+from maze_pl.agents.torch_state_action_critic import TorchStateActionCritic
 from maze_pl.agents.torch_state_critic import shared_observation_space, union_space
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec

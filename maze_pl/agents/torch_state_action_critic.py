@@ -10,16 +10,15 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from maze_pl.agents.bounded_actions import READS_FRACTIONS, boxes_to_scale, complete_critic, fraction_of_bounds
+from maze_pl.agents.critic_inputs import AGENT_OBSERVATION, CriticInputs, inputs_by_step, most_agents, with_agents
 from maze_pl.agents.network_io import NetworkInput, networks_by_step, refuse_recurrent
 from maze_pl.agents.torch_state_critic import Critic, complete_observation
 from maze_pl.core.actor_id import StepKey
@@ -30,22 +29,6 @@ from maze_pl.distributions.probability_distribution import choice_sizes, chosen_
 
 Pair = Sequence[nn.Module]
 """Two networks that differ in their weights only."""
-
-
-@dataclass(frozen=True, slots=True)
-class CriticInputs:
-    """Inputs and outputs of a pair of networks.
-
-    Attributes:
-        observation_space: Observations.
-        action_space: Continuous heads of the action.
-        q_shapes: Output -> (L,). For each discrete head, L is the number of options of all its
-            choices, two for each bit. Without a discrete head: "q_value" -> (1,).
-    """
-
-    observation_space: spaces.Dict
-    action_space: spaces.Dict
-    q_shapes: Mapping[str, tuple[int, ...]]
 
 
 class _Place(NamedTuple):
@@ -233,13 +216,27 @@ class TorchStateActionCritic(Critic, ABC):
             outputs [B, L]. Continuous heads are scaled from their bounds to [-1, 1]; components
             without finite bounds are as they are.
         spec: Sub-steps with their observation and action spaces.
+        substeps_with_separate_agent_nets: Sub-steps in which each agent has a separate policy
+            network. There, the networks also take the one-hot observation "agent": otherwise each
+            policy would climb the mean of the values of all agents.
+
+    Attributes:
+        spec: The given one, with the observation "agent" where networks take it.
 
     Raises:
-        ValueError: The networks do not fit, or a continuous head has the name of an observation.
+        ValueError: The networks do not fit, a continuous head has the name of an observation, or
+            an observation has the name "agent" where agents have separate networks.
     """
 
-    def __init__(self, networks: Sequence[Pair] | Mapping[StepKey, Pair], spec: Spec) -> None:
+    def __init__(
+        self,
+        networks: Sequence[Pair] | Mapping[StepKey, Pair],
+        spec: Spec,
+        substeps_with_separate_agent_nets: Sequence[StepKey] = (),
+    ) -> None:
         super().__init__()
+        self._told = frozenset(substeps_with_separate_agent_nets)  # sub-steps
+        self.spec = spec = with_agents(spec, substeps_with_separate_agent_nets)
         critic_inputs = self.critic_inputs(spec)
         self.twins = nn.ModuleList(
             TwinNetwork(pair) for pair in networks_by_step(networks, tuple(critic_inputs)).values()
@@ -256,6 +253,8 @@ class TorchStateActionCritic(Critic, ABC):
         self._boxes = {key: boxes_to_scale(inputs.action_space) for key, inputs in self._inputs_by_step.items()}
         self._index = {key: index for index, key in enumerate(spec.step_keys)}
         self.register_buffer("_one_hot", torch.eye(len(self._index)), persistent=False)
+        agents = torch.arange(most_agents(spec, self._told))
+        self.register_buffer("_agents", agents, persistent=False)
         self._reads_fractions = True
         if any(inputs.action_space.spaces for inputs in critic_inputs.values()):
             self.register_buffer(READS_FRACTIONS, torch.ones(1, dtype=torch.int64))  # can be averaged
@@ -282,6 +281,7 @@ class TorchStateActionCritic(Critic, ABC):
         action: Mapping[str, Tensor],
         target: bool = False,
         only_first: bool = False,
+        agent_id: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Return the Q-values of both networks.
 
@@ -293,10 +293,14 @@ class TorchStateActionCritic(Critic, ABC):
             action: Head -> [B, ...], in the units of their spaces; only continuous heads are used.
             target: Whether to evaluate the target networks.
             only_first: Whether to evaluate the first network only, with 1 in place of 2 below.
+            agent_id: [B] ids of the agents; required if agents have separate policy networks.
 
         Returns:
             Discrete head -> [2, B, L], one value per option of its choices; a bit has two: not set,
             set. "q_value" -> [2, B, 1] if there is no discrete head.
+
+        Raises:
+            ValueError: The ids of the agents are missing.
         """
         critic_inputs = self._inputs_by_step[step_key]
         index = self._index[step_key]
@@ -307,6 +311,12 @@ class TorchStateActionCritic(Critic, ABC):
         if self._reads_fractions:
             for head, box in self._boxes[step_key].items():
                 inputs[head] = fraction_of_bounds(action[head], box)
+        if step_key in self._told:
+            if agent_id is None:
+                fault = f"the agents of sub-step {step_key!r} have separate policy networks"
+                raise ValueError(f"{fault}: pass agent_id, as the critic must know which of them acts")
+            agents = self.get_buffer("_agents")
+            inputs[AGENT_OBSERVATION] = (agent_id.to(agents.device).unsqueeze(-1) == agents).float()
         if len(self.twins) < len(self._index):  # a pair that all sub-steps share
             one_hot = self.get_buffer("_one_hot")[index]
             inputs = complete_observation(inputs, self._spaces[0], one_hot)
@@ -327,6 +337,7 @@ class TorchStateActionCritic(Critic, ABC):
         action: Mapping[str, Tensor],
         target: bool = False,
         only_first: bool = False,
+        agent_id: Tensor | None = None,
     ) -> Tensor:
         """Return Q(s, a) of both networks for given actions.
 
@@ -336,13 +347,15 @@ class TorchStateActionCritic(Critic, ABC):
             action: Head -> [B, ...], their actions.
             target: Whether to evaluate the target networks.
             only_first: Whether to evaluate the first network only.
+            agent_id: [B] ids of the agents; required if agents have separate policy networks.
 
         Returns:
             [2, B]; [1, B] of the first network.
         """
         heads = self._action_spaces[step_key]
         terms = []
-        for name, q in self.q_values(step_key, observation, action, target, only_first).items():
+        q_values = self.q_values(step_key, observation, action, target, only_first, agent_id)
+        for name, q in q_values.items():
             if choice_sizes(heads.spaces.get(name)):
                 chosen = chosen_options(heads[name], action[name])
                 q = q.gather(-1, chosen.expand(len(q), *chosen.shape))
@@ -361,32 +374,3 @@ class TorchStateActionCritic(Critic, ABC):
         """Update the target networks: target + tau * (network - target)."""
         for twin in self.twins:
             twin.update_target(tau)  # type: ignore[operator]
-
-
-def inputs_by_step(spec: Spec) -> dict[StepKey, CriticInputs]:
-    """Return the inputs and outputs of the Q-networks of each sub-step."""
-    critic_inputs: dict[StepKey, CriticInputs] = {}
-    for key, step in spec.steps.items():
-        continuous = []
-        q_shapes: dict[str, tuple[int, ...]] = {}
-        for head, space in step.action_space.spaces.items():
-            sizes = choice_sizes(space)
-            if sizes:
-                q_shapes[head] = (sum(sizes),)
-            else:
-                continuous.append((head, space))
-        if not q_shapes:
-            q_shapes["q_value"] = (1,)
-        inputs = CriticInputs(step.observation_space, spaces.Dict(continuous), q_shapes)
-        critic_inputs[key] = checked_inputs(inputs, f"sub-step {key!r}")
-    return critic_inputs
-
-
-def checked_inputs(critic_inputs: CriticInputs, where: str) -> CriticInputs:
-    """Refuse continuous heads that have the names of observations."""
-    observations = set(critic_inputs.observation_space.spaces)
-    both = sorted(observations & set(critic_inputs.action_space.spaces))
-    if both:
-        remedy = "rename them"
-        raise ValueError(f"the action heads {both} of {where} have names of observations: {remedy}")
-    return critic_inputs

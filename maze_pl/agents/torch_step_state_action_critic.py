@@ -1,6 +1,7 @@
 """State-action critic with one pair of networks per sub-step."""
 
-from maze_pl.agents.torch_state_action_critic import CriticInputs, TorchStateActionCritic, inputs_by_step
+from maze_pl.agents.critic_inputs import CriticInputs, inputs_by_step
+from maze_pl.agents.torch_state_action_critic import TorchStateActionCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
 

@@ -24,11 +24,15 @@ class BestEpisode(NamedTuple):
         record: Its observations and actions.
         summaries: Statistics of all episodes.
         place: Number of the best one among them.
+        size_of_sums: Sum of the absolute values of all returns, of rewards as changed by wrappers.
+        paid: Sum of the absolute values of all rewards that are attributed to acts, as changed by wrappers.
     """
 
     record: SpacesTrajectoryRecord
     summaries: Sequence[EpisodeSummary]
     place: int
+    size_of_sums: float
+    paid: float
 
 
 @dataclass
@@ -61,5 +65,7 @@ class BestEpisodeWorker(RolloutWorker):
         with evaluation_mode(acting):
             recorder.play(start, generator)
         summaries = vector.drain_summaries()
-        place = int(np.argmax(recorder.returns()))
-        return BestEpisode(recorder.record_of(place, self.seed, start), summaries, place)
+        returns = recorder.returns()
+        place = int(np.argmax(returns))
+        record = recorder.record_of(place, self.seed, start)
+        return BestEpisode(record, summaries, place, float(np.abs(returns).sum()), recorder.paid())

@@ -30,12 +30,14 @@ class Played(NamedTuple):
 
     Attributes:
         reward: Sum of the rewards, as changed by wrappers.
+        paid: Sum of the absolute values of the rewards that are attributed to acts, as changed by wrappers.
         env_steps: Environment time that it took.
         summaries: Its statistics.
         wrapper_statistics: Wrapper statistics after the episode, if any wrapper has them.
     """
 
     reward: float
+    paid: float
     env_steps: int
     summaries: Sequence[EpisodeSummary]
     wrapper_statistics: dict[str, Any]
@@ -103,7 +105,7 @@ class PopulationWorker(RolloutWorker):
         noise_stddev: float,
         policy: Any = None,
         flags: tuple[bool, ...] | None = None,
-    ) -> tuple[Array, EpisodeBatch]:
+    ) -> tuple[Array, Array, EpisodeBatch]:
         """Play whole episodes at the same time, in environments in arrays; policies take their most likely actions.
 
         Args:
@@ -114,8 +116,8 @@ class PopulationWorker(RolloutWorker):
             flags: As for `play_perturbed`.
 
         Returns:
-            [n] float64 sums of the rewards, as changed by wrappers, and the statistics of the episodes in the order
-            of `numbers`.
+            [n] float64 sums of the rewards, [n] float64 sums of the absolute values of attributed rewards, both as
+            changed by wrappers, and the statistics of the episodes in the order of `numbers`.
         """
         self._copy(self.policy if policy is None else policy, flags)
         self.running = (-1, 0)  # the next part of a single episode copies the policy again
@@ -124,16 +126,17 @@ class PopulationWorker(RolloutWorker):
             self.vectors[_TOGETHER] = self.population()
         vector = self.vectors[_TOGETHER]
         n_at_once = min(vector.n_envs, max(2, _MOST_NUMBERS // len(self.center)))
-        rewards, batches = [], []
+        rewards, paid, batches = [], [], []
         for first in range(0, len(numbers), n_at_once):
-            reward, summaries = self._play_group(vector, numbers[first : first + n_at_once], update, noise_stddev)
-            rewards.append(reward)
-            batches.append(summaries)
-        return np.concatenate(rewards), EpisodeBatch.concatenated(batches)
+            group = self._play_group(vector, numbers[first : first + n_at_once], update, noise_stddev)
+            rewards.append(group[0])
+            paid.append(group[1])
+            batches.append(group[2])
+        return np.concatenate(rewards), np.concatenate(paid), EpisodeBatch.concatenated(batches)
 
     def _play_group(
         self, vector: VectorEnv, numbers: Sequence[int], update: int, noise_stddev: float
-    ) -> tuple[Array, EpisodeBatch]:
+    ) -> tuple[Array, Array, EpisodeBatch]:
         """Play as many episodes as there are environments, or fewer."""
         if self.stack is None:
             self.stack = self.perturbed.stacked()
@@ -141,17 +144,20 @@ class PopulationWorker(RolloutWorker):
         self.stack.load(torch.stack(moved))
         episodes = [update * 2**32 + number // 2 for number in numbers]
         reward = np.zeros(len(numbers))
+        paid = np.zeros(len(numbers))
         vector.reset_wrappers()
         acts = play_acts(vector, self.stack, episodes, deterministic=True, check_masks=True)
-        for n_acts, (envs, _) in enumerate(acts):
+        for n_acts, (envs, extras) in enumerate(acts):
             if n_acts == MANY_ACTS:
                 self.endless.tell("training", len(envs))
             reward[envs] += vector.staging.reward[envs]
+            if extras.actor_rewards is not None:
+                paid[extras.actor_rewards.envs] += extras.actor_rewards.sizes()
             ended = vector.staging.terminated[envs] | vector.staging.truncated[envs]
             if ended.any():
                 self.stack.keep(envs[~ended])
         summaries = cast(EpisodeBatch, vector.drain_summaries())
-        return reward, summaries.chosen(np.argsort(summaries.env_index))
+        return reward, paid, summaries.chosen(np.argsort(summaries.env_index))
 
     def _moved(self, update: int, pair: int, scale: float) -> torch.Tensor:
         """Add the noise of a pair, times `scale`, to the parameters of the centre."""
@@ -192,6 +198,7 @@ class PopulationWorker(RolloutWorker):
         vector.reset_wrappers()
         vector.load_shared_states(wrapper_statistics)
         reward = 0.0
+        paid = 0.0
         env_steps = 0
         acts = play_acts(
             vector,
@@ -201,12 +208,14 @@ class PopulationWorker(RolloutWorker):
             generator=torch.Generator().manual_seed(derive_seed(self.seed, "policy", update, pair)),
             check_masks=True,
         )
-        for n_acts, _ in enumerate(acts, 1):
+        for n_acts, (_, extras) in enumerate(acts, 1):
             reward += float(vector.staging.reward[0])
+            if extras.actor_rewards is not None:
+                paid += float(extras.actor_rewards.sizes().sum())
             env_steps += int(vector.staging.env_steps[0])
             if n_acts == MANY_ACTS + 1:
                 self.endless.tell("training", 1)
             if n_acts % _ACTS_OF_A_JOB == 0:
                 yield None
         statistics = vector.shared_states()[0] if wrapper_statistics else {}
-        yield Played(reward, env_steps, vector.drain_summaries(), statistics)
+        yield Played(reward, paid, env_steps, vector.drain_summaries(), statistics)

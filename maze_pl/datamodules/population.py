@@ -25,6 +25,7 @@ from maze_pl.core.population import (
     trainable_flags,
 )
 from maze_pl.core.seeding import derive_seed
+from maze_pl.datamodules.cancelled_returns import warn_if_returns_cancel_out
 from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
@@ -255,6 +256,7 @@ class PopulationDataModule(EnvironmentDataModule):
             self._noise = NoiseTable(noise_seed, self._noise.size)
         self._noise.offset(length)  # fails now if it is too small
         wrapper_statistics = self.wrapper_statistics()
+        is_first = not self._has_begun
         self._prepare_players(policy, wrapper_statistics, flags)
         number = trainer.fit_loop.total_batch_idx + 1
         given = self._engage(policy)
@@ -264,6 +266,8 @@ class PopulationDataModule(EnvironmentDataModule):
         self._statistics.merge(gathered, self._environments.description.wrappers)
         offsets = [self._noise.offset(length, number, pair) for pair in range(len(used) // 2)]
         returns = torch.tensor([one.reward for one in used], dtype=torch.float64).view(-1, 2)
+        if is_first:
+            warn_if_returns_cancel_out([one.reward for one in used], [one.paid for one in used])
         env_steps = sum(one.env_steps for one in episodes.own)
         batch = PopulationBatch(self._noise, offsets, returns, env_steps, flags)
         batch.summaries = episodes.summaries
@@ -367,11 +371,10 @@ class PopulationDataModule(EnvironmentDataModule):
             )
             jobs.append((player, "play_together", arguments))
         summaries = []
-        for share, (rewards, batch) in zip(shares, self._ask(jobs), strict=True):
-            for number, reward, env_steps in zip(
-                share.tolist(), rewards.tolist(), batch.env_steps.tolist(), strict=True
-            ):
-                played[number] = Played(reward, env_steps, [], {})
+        for share, (rewards, paid, batch) in zip(shares, self._ask(jobs), strict=True):
+            columns = share.tolist(), rewards.tolist(), paid.tolist(), batch.env_steps.tolist()
+            for number, reward, size, env_steps in zip(*columns, strict=True):
+                played[number] = Played(reward, size, env_steps, [], {})
             summaries.append(batch)
         return summaries
 

@@ -16,6 +16,7 @@ from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
 from maze_pl.datamodules.best_episodes import BestEpisodes
 from maze_pl.datamodules.best_episodes_loader import BestEpisodesLoader
+from maze_pl.datamodules.cancelled_returns import warn_if_returns_cancel_out
 from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
@@ -148,6 +149,8 @@ class SelfLabellingDataModule(EnvironmentDataModule):
         best: dict[int, tuple[bytes, float]] = {}
         for start, one in zip(own, found, strict=True):
             best[start] = one.record.to_bytes(), one.summaries[one.place].reward
+        if epoch == 0:
+            warn_if_returns_cancel_out([one.size_of_sums for one in found], [one.paid for one in found])
         env_steps = sum(summary.env_steps for one in found for summary in one.summaries)
         everywhere: dict[int, tuple[bytes, float]] = {}
         n_timesteps = 0

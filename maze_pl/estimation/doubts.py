@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from maze_pl.core.cancelled_rewards import cancel_out
 from maze_pl.estimation.recorded_acts import RecordedActs
 from maze_pl.estimation.results import FEW_EPISODES
 from maze_pl.estimation.weighted_episodes import Array, WeightedEpisodes
@@ -44,6 +45,8 @@ def doubts_of_estimates(size: float, acts: RecordedActs, log_ratio: Array, gamma
     if size < enough:
         fault = f"the effective sample size of the weighted estimates is {size:.1f} episodes"
         found.append(f"{fault}: the agent acts too differently; trust fitted_q more, or record more episodes")
+    if cancel_out(acts.padded(acts.reward).sum(axis=1), acts.paid):
+        found.append("the rewards of the agents add up to 0 in each episode, and only their sum is estimated")
     n_never = int(np.isneginf(log_ratio).sum())
     if n_never:
         found.append(f"the agent never takes {n_never:,} of the recorded acts: their episodes have no weight")

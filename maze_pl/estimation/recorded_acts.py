@@ -67,6 +67,7 @@ class RecordedActs:
         next_time: [A] environment steps completed before the next situation.
         is_unknown: [A] whether the episode went on after the act, but was not recorded further.
         situations: Step key -> its situations.
+        paid: [E] sum of the absolute values of the rewards that were attributed to acts, 0 for team rewards.
         space_folders: Folders of the files whose observations are those that were recorded, not converted
             states; None stands for records without a file.
     """
@@ -82,6 +83,7 @@ class RecordedActs:
     next_time: Array
     is_unknown: Array
     situations: dict[StepKey, Situations]
+    paid: Array
     space_folders: tuple[Path | None, ...] = ()
 
     @property
@@ -209,7 +211,13 @@ def _joined(records: Sequence[SpacesTrajectoryRecord], spec: Spec) -> RecordedAc
         next_time=next_time,
         is_unknown=is_unknown,
         situations=situations,
+        paid=np.array([_paid(record) for record in records]),
     )
+
+
+def _paid(record: SpacesTrajectoryRecord) -> float:
+    """Sum of the absolute values of attributed rewards; NaN stands for those of an incomplete step."""
+    return 0.0 if record.actor_reward is None else float(np.nansum(np.abs(record.actor_reward)))
 
 
 def _ends_in(record: SpacesTrajectoryRecord, key: StepKey) -> bool:

@@ -297,7 +297,7 @@ class SAC(AlgorithmModule):
         for key, acts in minibatch.items():
             next_observation, reward, discount = acts.outcome
             next_value = self._soft_value(key, next_observation, acts.agent_id, target=True).value
-            q_value = self.critic.action_value(key, acts.observation, acts.action)
+            q_value = self.critic.action_value(key, acts.observation, acts.action, agent_id=acts.agent_id)
             error = q_value - torch.addcmul(reward, discount, next_value.detach())
             loss = acts.weighted_mean(error.square().sum(dim=0))
             total = total + loss
@@ -346,7 +346,7 @@ class SAC(AlgorithmModule):
         joint = self.policy.distribution(key, observation, agent_id).distributions
         drawn = {head: part.sample() for head, part in joint.items() if not isinstance(part, Maskable)}
         entropies = {head: -joint[head].log_prob(action) for head, action in drawn.items()}
-        q_values = self.critic.q_values(key, observation, drawn, target)
+        q_values = self.critic.q_values(key, observation, drawn, target, agent_id=agent_id)
         probabilities: dict[str, Tensor] = {}
         for head, part in joint.items():
             if isinstance(part, Maskable):

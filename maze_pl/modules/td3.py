@@ -214,9 +214,12 @@ class TD3(AlgorithmModule):
             next_observation, reward, discount = acts.outcome
             with torch.no_grad():
                 next_action = self.target_action(key, next_observation, acts.agent_id)
-                next_value = self.critic.action_value(key, next_observation, next_action, target=True).amin(dim=0)
-                target = torch.addcmul(reward, discount, next_value)
-            q_value = self.critic.action_value(key, acts.observation, acts.action)  # [2, B]
+                next_values = self.critic.action_value(
+                    key, next_observation, next_action, target=True, agent_id=acts.agent_id
+                )
+                target = torch.addcmul(reward, discount, next_values.amin(dim=0))
+            # [2, B]
+            q_value = self.critic.action_value(key, acts.observation, acts.action, agent_id=acts.agent_id)
             error = q_value - target
             loss = acts.weighted_mean(error.square().sum(dim=0))
             total = total + loss
@@ -245,7 +248,7 @@ class TD3(AlgorithmModule):
         total = torch.zeros((), device=self.device)
         for key, acts in minibatch.items():
             action = self.policy.distribution(key, acts.observation, acts.agent_id).deterministic_sample()
-            value = self.critic.action_value(key, acts.observation, action, only_first=True)[0]
+            value = self.critic.action_value(key, acts.observation, action, only_first=True, agent_id=acts.agent_id)[0]
             loss = -acts.weighted_mean(value)
             total = total + loss
             self.record("policy_loss", loss, key)

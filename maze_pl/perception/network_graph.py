@@ -175,7 +175,7 @@ def _critic_networks(critic: Any, spec: Spec) -> dict[StepKey, tuple[nn.Module, 
     """Networks of a critic and their inputs, by sub-step or by "all"; empty for other classes."""
     if isinstance(critic, TorchStateActionCritic):
         found: dict[StepKey, tuple[nn.Module, spaces.Dict]] = {}
-        critic_inputs = critic.critic_inputs(spec)
+        critic_inputs = critic.critic_inputs(critic.spec)
         for (key, inputs), both in zip(critic_inputs.items(), critic.parts, strict=True):
             all_spaces = {**inputs.observation_space.spaces, **inputs.action_space.spaces}
             found[key] = (_first_twin(both), spaces.Dict(all_spaces))

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gymnasium import spaces
 
+from maze_pl.agents.critic_inputs import AGENT_OBSERVATION
 from maze_pl.agents.torch_state_critic import STEP_KEY_OBSERVATION
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
@@ -13,7 +14,7 @@ _MAPPING = "observation_modality_mapping"
 
 def _known_inputs(spec: Spec) -> set[str]:
     """Return the names of everything that networks may read in any sub-step."""
-    known = {STEP_KEY_OBSERVATION}
+    known = {STEP_KEY_OBSERVATION, AGENT_OBSERVATION}
     for step in spec.steps.values():
         known.update(step.observation_shapes)
         for head, space in step.action_space.items():

@@ -326,3 +326,27 @@ def test_rollouts_play_on_with_a_mask_that_allows_nothing() -> None:
     observations["mask"][:] = 0
     drawn = learner.policy.act(PolicyBatch(0, observations, np.zeros(2, np.int64)))
     assert drawn.action["pick"].shape == (2,)
+
+
+def test_observations_that_no_network_of_the_policy_reads_may_be_missing() -> None:
+    observations = spaces.Dict({"own": BOX, "state": BOX, "mask": spaces.MultiBinary(2)})
+    spec = Spec({0: StepSpec(observations, spaces.Dict({"pick": spaces.Discrete(2)}), masks={"pick": "mask"})})
+    blocks = {name: {"block_type": DenseBlock, "block_params": {"hidden_units": [4]}} for name in ("own", "hidden")}
+    builder = ConcatModelBuilder(
+        modality_config={**blocks, "recurrence": {}},
+        observation_modality_mapping={"own": "own", "state": None, "mask": None},
+        shared_embedding_keys=None,
+    )
+    torch.manual_seed(0)
+    networks = TemplateModelComposer(builder, ProbabilisticPolicyComposer())
+    module = ES(networks=networks, spec=spec)
+    every = {"own": np.ones(2), "state": np.zeros(2), "mask": np.array([0, 1])}
+    local = {name: values for name, values in every.items() if name != "state"}
+    action, probabilities = module.act(local, with_probabilities=True)
+    assert action == module.act(every)
+    np.testing.assert_array_equal(probabilities["pick"], [0.0, 1.0])
+    for name in local:
+        with pytest.raises(ValueError, match=rf"also observes \['{name}'\]"):
+            module.act({other: values for other, values in local.items() if other != name})
+    with pytest.raises(ValueError, match=r"observation 'state' has shape \(3,\)"):
+        module.act({**local, "state": np.zeros(3)})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from maze_pl.agents import (
     TorchStepStateActionCritic,
 )
 from maze_pl.agents.bounded_actions import fraction_of_bounds
+from maze_pl.agents.critic_inputs import with_agents
 from maze_pl.agents.torch_state_action_critic import TwinNetwork
 from maze_pl.core import soft_update
 from maze_pl.core.spec import Spec, StepSpec
@@ -433,3 +435,26 @@ def test_integers_are_scaled_as_floats():
     space = spaces.Box(0, 4, (2,), np.int64)
     fractions = fraction_of_bounds(torch.tensor([[0, 4], [1, 2]]), space)
     torch.testing.assert_close(fractions, torch.tensor([[-1.0, 1.0], [-0.5, 0.0]]))
+
+
+TEAM = Spec({0: StepSpec(spaces.Dict(VIEW), spaces.Dict({"tool": spaces.Discrete(3)}), n_agents=2, n_slots=2)})
+
+
+@pytest.mark.parametrize("kind", [TorchStepStateActionCritic, TorchSharedStateActionCritic])
+def test_critics_of_agents_with_separate_policies_know_which_agent_acts(kind):
+    critic = kind([pair(5, tool=3)], TEAM, [0])
+    view = {"view": torch.zeros(2, 3)}
+    q = critic.q_values(0, view, {}, agent_id=torch.tensor([1, 0]))["tool"]
+    for row, one_hot in enumerate(([0.0, 1.0], [1.0, 0.0])):
+        expected = critic.twins[0]({"agent": torch.tensor([one_hot]), "view": torch.zeros(1, 3)})["tool"]
+        torch.testing.assert_close(q[:, row : row + 1], expected)
+    with pytest.raises(ValueError, match="separate policy networks: pass agent_id"):
+        critic.q_values(0, view, {})
+
+
+def test_the_name_of_the_agent_is_reserved_where_critics_get_it():
+    observed = spaces.Dict({**VIEW, "agent": spaces.Discrete(2)})
+    spec = Spec({0: replace(TEAM.steps[0], observation_space=observed)})
+    assert with_agents(spec, []) == spec
+    with pytest.raises(ValueError, match="the observation 'agent' of sub-step 0 is reserved"):
+        with_agents(spec, [0])

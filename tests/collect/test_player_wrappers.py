@@ -55,7 +55,7 @@ def test_episodes_of_perturbed_policies_in_arrays() -> None:
     population = partial(ArrayVectorEnv, make, 4, seed=3, autoreset=False, seed_by_env=False)
     player = PopulationWorker(3, {}, policy, 0, 0, noise=NoiseTable(1, 100_000), population=population)
     for update in range(2):
-        rewards, summaries = player.play_together(range(8), update, 0.5)  # two groups
+        rewards, _, summaries = player.play_together(range(8), update, 0.5)  # two groups
         assert rewards.tolist() == [summary.env_steps for summary in summaries]
 
 

@@ -21,6 +21,7 @@ from maze_pl.perception import CustomModelComposer, FlattenConcatPolicyNet, Prob
 from tests.datamodules.counter import Counter
 from tests.datamodules.drift import Drift, Log, Mortal, Stuck
 from tests.datamodules.probe import NORMALIZED, learned, next_batch
+from tests.envs.cancelling import Cancelling
 from tests.equality import assert_equal
 from tests.structured.catalogue import every_environment
 
@@ -251,3 +252,10 @@ def test_other_algorithms_are_refused() -> None:
     del data.trainer.lightning_module.data_requirements
     with pytest.raises(ValueError, match=r"SimpleNamespace states no noise_stddev.*DataRequirements\(noise_stddev="):
         collect(data)
+
+
+def test_returns_of_agents_whose_rewards_cancel_out_are_warned_of_once() -> None:
+    data = make_data(wrappers=[Cancelling], n_rollouts_per_update=2)
+    with pytest.warns(UserWarning, match="the rewards of the agents add up to 0 in each episode"):
+        collect(data)
+    collect(data)  # would fail at a warning

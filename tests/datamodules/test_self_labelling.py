@@ -19,6 +19,7 @@ from maze_pl.envs.wrappers import ObservationNormalizationWrapper, TimeLimitWrap
 from maze_pl.modules import BC
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from tests.datamodules.trainers import make_trainer
+from tests.envs.cancelling import Cancelling
 from tests.equality import assert_equal
 from tests.search.problems import best_total, table_env
 
@@ -178,3 +179,9 @@ def test_a_fit_after_one_that_ended_within_an_epoch_plays_its_own_episodes(
 def test_the_number_of_shards_takes_no_position_of_an_earlier_argument() -> None:
     last = ["n_normalization_samples", "engine", "check", "n_shards"]
     assert list(inspect.signature(SelfLabellingDataModule).parameters)[-4:] == last
+
+
+def test_returns_of_agents_whose_rewards_cancel_out_are_warned_of(tmp_path: Path) -> None:
+    data = make_data(partial(table_env, 2), wrappers=[Cancelling], n_starts=1, n_samples=2)
+    with pytest.warns(UserWarning, match="the rewards of the agents add up to 0 in each episode"):
+        trained(data, tmp_path, max_epochs=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import RunningObservationNormalizationWrapper
-from maze_pl.estimation.doubts import doubts_of_records
+from maze_pl.estimation.doubts import doubts_of_estimates, doubts_of_records
 from maze_pl.estimation.recorded_acts import read_acts
 from maze_pl.records.record_files import SpacesTrajectoryRecord
 from maze_pl.runs.rollout import rollout
@@ -90,3 +91,13 @@ def test_clones_of_records_without_an_environment_are_not_doubted(tmp_path: Path
     assert doubts_of([tmp_path / "a"], clone) == []
     blank = write_checkpoint(tmp_path / "b/checkpoints/best.ckpt", {})
     assert len(doubts_of([tmp_path / "a"], blank)) == 1
+
+
+def test_rewards_of_agents_that_cancel_out_are_doubted() -> None:
+    spec, episodes = Spec.of(CART()), [record()]
+    acts = read_acts(episodes, spec)
+    game = replace(acts, reward=np.array([1.0, -2.0, 1.0 + 1e-12]), paid=np.array([4.0]))
+    size = float("nan")
+    fault = "the rewards of the agents add up to 0 in each episode, and only their sum is estimated"
+    assert fault not in doubts_of_estimates(size, acts, np.zeros(len(acts.reward)), None)
+    assert fault in doubts_of_estimates(size, game, np.zeros(len(game.reward)), None)

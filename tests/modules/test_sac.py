@@ -33,6 +33,7 @@ from maze_pl.perception import (
     ProbabilisticPolicyComposer,
     SharedStateActionCriticComposer,
     SharedStateCriticComposer,
+    StepStateActionCriticComposer,
     TemplateModelComposer,
 )
 from maze_pl.schedules import Linear
@@ -498,3 +499,33 @@ def test_a_critic_made_by_hand_serves_too(kit):
     kit.fit(module, lambda seed: replay_batch("multi_discrete", 1, seed), length=1)
     changed = [not torch.equal(old, new) for old, new in zip(before, module.critic.parameters(), strict=True)]
     assert changed and all(changed)
+
+
+@pytest.mark.parametrize("kind", [SharedStateActionCriticComposer, StepStateActionCriticComposer])
+def test_agents_with_separate_policies_learn_to_differ(kind):
+    """Both observe the same; agent 0 is paid for option 0, agent 1 for option 1."""
+    torch.manual_seed(0)
+    step = StepSpec(spaces.Dict({"view": spaces.Box(-1, 1, (1,))}), spaces.Dict({"act": spaces.Discrete(2)}), 2, 2)
+    networks = CustomModelComposer(
+        ProbabilisticPolicyComposer(
+            [partial(FlattenConcatPolicyNet, non_lin=torch.nn.Tanh, hidden_units=[8])],
+            substeps_with_separate_agent_nets=[0],
+        ),
+        kind([partial(FlattenConcatStateActionValueNet, non_lin=torch.nn.Tanh, hidden_units=[8])]),
+    )
+    module = SAC(networks=networks, spec=Spec({0: step}), capture="off", entropy_tuning=False, entropy_coef=0.05)
+    module.on_coefficients_set()
+    optimizer = torch.optim.Adam(module.networks.parameters(), lr=0.02)
+    agents, action = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
+    view = {"view": torch.zeros(4, 1)}
+    acts = TransitionBatch(view, {"act": action}, agents, view, (agents == action).float(), torch.zeros(4))
+    for _ in range(150):
+        for loss in (module.critic_loss, module.policy_loss):
+            optimizer.zero_grad()
+            loss({0: acts}).backward()
+            if loss == module.policy_loss:
+                module.critic.zero_grad()
+            optimizer.step()
+    (probability,) = module.policy.distribution(0, view, agents).distributions.values()
+    chosen = probability.probabilities()[0].gather(1, agents.unsqueeze(1))
+    assert bool((chosen > 0.9).all())

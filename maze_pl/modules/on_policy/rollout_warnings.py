@@ -5,6 +5,7 @@ from typing import Final, Literal
 from pytorch_lightning.utilities import rank_zero_warn
 
 from maze_pl.core.batches import Rollout
+from maze_pl.core.cancelled_rewards import ROUNDING
 from maze_pl.modules.on_policy.leave_one_out import EpisodesOfRollout
 
 ENOUGH: Final = 0.5
@@ -12,15 +13,15 @@ ENOUGH: Final = 0.5
 
 
 def warn_if_rewards_cancel_out(kind: Literal["shared", "step", "delta"], rollout: Rollout) -> None:
-    """Warn of actors whose rewards add up to 0 in each row, if they learn from the sum.
+    """Warn of actors whose rewards add up to 0 in each row, up to rounding, if they learn from the sum.
 
     Args:
         kind: `StateCritic.kind`, which decides it for the critic as for episodes that are compared.
         rollout: The collected rollout.
     """
     rewards = [part.actor_reward for part in rollout.segments.values() if part.actor_reward is not None]
-    is_paid = any(bool(reward.any()) for reward in rewards)
-    if kind != "step" and is_paid and not bool(rollout.rows.reward.any()):
+    largest = max((float(reward.abs().max()) for reward in rewards), default=0.0)
+    if kind != "step" and largest > 0 and float(rollout.rows.reward.abs().max()) <= ROUNDING * largest:
         fault = f"the rewards of the actors add up to 0, and a {kind} critic learns from their sum"
         rank_zero_warn(f"{fault}: use a step critic, with which each actor learns from its own rewards")
 

@@ -17,6 +17,7 @@ class InferenceBlock(PerceptionBlock):
 
     Attributes:
         auxiliary_shapes: Shapes of the outputs that are not logits or values, but for losses.
+        read_keys: The inputs that a block reads, or that are outputs; others may be left out.
 
     Args:
         in_keys: Names of the inputs, such as observations.
@@ -64,6 +65,8 @@ class InferenceBlock(PerceptionBlock):
         self.state_shapes = state_shapes(self.blocks)
         self.auxiliary_shapes: dict[str, tuple[int, ...]] = {}
         self._given = [*self.out_keys, *self.state_shapes]
+        reading = {key for block in ordered.values() for key in block.in_keys}
+        self.read_keys = frozenset(self.in_keys) & (reading | set(self.out_keys))
 
     @property
     def perception_blocks(self) -> dict[str, PerceptionBlock]:

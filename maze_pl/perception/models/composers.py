@@ -9,6 +9,7 @@ from gymnasium import spaces
 from torch import nn
 
 from maze_pl import agents
+from maze_pl.agents.critic_inputs import with_agents
 from maze_pl.agents.torch_policy import TorchPolicy
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.spec import Spec
@@ -144,6 +145,12 @@ def _network(
     return build_network(factory, space, {"value": (1,)}, where, may_have_auxiliary=True, **options)
 
 
+def _substeps_with_separate_networks(policy: TorchPolicy) -> list[StepKey]:
+    """Return the sub-steps in which several agents have separate policy networks."""
+    keys = zip(policy.spec.step_keys, policy.networks, strict=True)
+    return [key for key, networks in keys if len(networks) > 1]
+
+
 def _shapes(space: spaces.Dict) -> dict[str, tuple[int, ...]]:
     """Shapes of the parts of a space, by name."""
     return {name: tuple(part.shape or ()) for name, part in space.spaces.items()}
@@ -157,7 +164,8 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
             constructor gets `obs_shapes`, `action_shapes` (continuous heads of the action) and
             `q_shapes` (outputs), each name -> tuple, and its `init_args`. `forward` maps a dict of
             observations and continuous heads to a dict of outputs [B, L], see
-            `TorchStateActionCritic.q_values`.
+            `TorchStateActionCritic.q_values`. Where agents have separate policy networks, there is
+            the further observation `agent`, a one-hot vector.
     """
 
     critic: ClassVar[type[agents.TorchStateActionCritic]]
@@ -168,7 +176,8 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
 
     def compose(self, spec: Spec, policy: TorchPolicy | None = None) -> agents.TorchStateActionCritic:
         """Make the networks, test each of them on zeros, and combine them into a critic."""
-        critic_inputs = self.critic.critic_inputs(spec)
+        separate = [] if policy is None else _substeps_with_separate_networks(policy)
+        critic_inputs = self.critic.critic_inputs(with_agents(spec, separate))
         pairs = []
         for key, factory in factories_by_step(self.networks, tuple(critic_inputs)).items():
             inputs = critic_inputs[key]
@@ -188,7 +197,7 @@ class StateActionCriticComposer(CriticComposerInterface, ABC):
                 q_shapes=dict(inputs.q_shapes),
             )
             pairs.append([build(), build()])
-        return self.critic(pairs, spec)
+        return self.critic(pairs, spec, separate)
 
     def check_template(self, model_builder: BaseModelBuilder) -> None:
         """Refuse a template that shares blocks."""

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrappers import LogStatsWrapper, ReturnNormalizationRewardWrapper
 from maze_pl.envs.wrappers.return_normalization_reward_wrapper import Moments
+from tests.envs.cancelling import PAID, Cancelling
 from tests.envs.scripted import NOTHING, Scripted
 from tests.envs.structured_example import make_heap_env
 
@@ -74,12 +75,56 @@ def test_sub_steps_of_an_environment_step_are_added_up_without_discount() -> Non
     np.testing.assert_allclose(env.get_actor_rewards(), np.array([0, 0, -1, -1]) / np.std(returns), rtol=1e-12)
 
 
+def test_rewards_of_agents_that_cancel_out_are_normalised_by_the_returns_of_their_acts() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(Cancelling.wrap(make_heap_env()), gamma=0.5, epsilon=0.0)
+    env.reset(seed=0)
+    returns = [0.0]
+    for amounts, factor in (((3, 2, 1, 0), 1.0), ((1, 1, 0, 2), 1.5)):
+        for amount in amounts:
+            env.step({"amount": amount})
+        returns += list(PAID * factor)
+        np.testing.assert_allclose(env.get_actor_rewards(), PAID / np.std(returns), rtol=1e-12)
+    merged = env.merge_shared_states([env.shared_state()])["acts"]["base"]
+    np.testing.assert_allclose(merged, [9, np.mean(returns), np.var(returns) * 9], rtol=1e-12, atol=1e-15)
+    other = ReturnNormalizationRewardWrapper.wrap(Cancelling.wrap(make_heap_env()), gamma=0.5, epsilon=0.0)
+    other.load_state_dict(env.state_dict())
+    assert other.state_dict() == env.state_dict()
+    assert other.reward(1.0) == env.reward(1.0)
+
+
+def test_returns_of_acts_are_merged_like_those_of_sums() -> None:
+    envs = [ReturnNormalizationRewardWrapper.wrap(make_heap_env(), gamma=0.0) for _ in range(2)]
+    rewards = [0.0]
+    current = ReturnNormalizationRewardWrapper.merge_shared_states([env.shared_state() for env in envs])
+    assert "acts" not in current
+    for amount in (1, 0):  # the second round is merged as if it were late
+        for env in envs:
+            env.load_shared_state(current)
+            env.reset(seed=0)
+            for _ in range(4):
+                env.step({"amount": amount})
+            rewards += list(env.env.get_actor_rewards())
+        states = [env.shared_state() for env in envs]
+        late = [ReturnNormalizationRewardWrapper.rebase_shared_state(state, current) for state in states]
+        assert late == states
+        current = ReturnNormalizationRewardWrapper.merge_shared_states(states)
+    n, mean, m2 = current["acts"]["base"]
+    np.testing.assert_allclose([n, mean, m2 / n], [len(rewards), np.mean(rewards), np.var(rewards)])
+
+
+def test_statistics_without_returns_of_acts_are_continued() -> None:
+    env = ReturnNormalizationRewardWrapper.wrap(make_heap_env(), gamma=0.5, epsilon=0.0)
+    env.load_state_dict({"base": [4, 0.0, 16.0], "delta": [0, 0.0, 0.0], "return": 0.0, "step_reward": 0.0})
+    assert env.reward(4.0) == 2.0
+
+
 def test_what_is_logged_is_not_normalised() -> None:
     env = LogStatsWrapper.wrap(ReturnNormalizationRewardWrapper.wrap(GymMazeEnv(Scripted([1.0, 2.0, 4.0]))))
     play(env)
     assert env.drain_episode_summaries()[0].reward == 7.0
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine draws numbers slowly
 @given(NUMBERS, NUMBERS)
 def test_merged_moments_are_those_of_all_numbers(first: list[float], second: list[float]) -> None:
     merged, both = moments(first).merge(moments(second)), first + second

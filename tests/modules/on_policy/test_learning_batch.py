@@ -250,12 +250,16 @@ def test_a_single_minibatch_is_the_whole_rollout_with_equal_weights(kit: SimpleN
     torch.testing.assert_close(whole[0].value_weight, torch.full((40,), 1 / 40))
 
 
-def test_a_shared_critic_of_a_game_is_warned_of_as_its_rewards_cancel_out(kit: SimpleNamespace) -> None:
+@pytest.mark.parametrize("rounding", [0.0, 1e-9])
+def test_a_shared_critic_of_a_game_is_warned_of_as_its_rewards_cancel_out(
+    kit: SimpleNamespace, rounding: float
+) -> None:
     def game(seed: int) -> Rollout:
         rollout = kit.make_team_rollout(seed=seed)
         segments = rollout.segments.items()
         paid = {key: replace(part, actor_reward=torch.ones_like(part.reward)) for key, part in segments}
-        return replace(rollout, rows=replace(rollout.rows, reward=rollout.rows.reward * 0.0), segments=paid)
+        reward = rollout.rows.reward * 0.0 + rounding
+        return replace(rollout, rows=replace(rollout.rows, reward=reward), segments=paid)
 
     def module(kind: str) -> PPO:
         networks = kit.make_actor_critic(kit.team_spec, kind)
