@@ -11,8 +11,8 @@ from maze_pl.core.spec import StepSpec
 def needed_observations(policy: object, step_key: StepKey, step: StepSpec) -> set[str]:
     """Return the names of the observations that the networks of a sub-step read, and of its masks.
 
-    A critic may observe more, such as the state of all agents. Networks that do not say what they read
-    (`read_keys`), and other policies, need all observations.
+    A critic may observe more, such as the state of all agents. Networks that do not say what they
+    read (`read_keys`), and other policies, need all observations.
 
     Args:
         policy: The policy.

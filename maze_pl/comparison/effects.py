@@ -1,20 +1,20 @@
 """Estimates from episodes of several runs on the same seeds, in a form from which intervals follow.
 
-Results of an entry are an array [R, E]: R runs of one configuration, each with the same E episodes.
-An estimate (a mean, an interquartile mean, a difference, a probability of improvement) is close to a
-constant plus a mean over its *influence values* [R, E], see Hampel 1974, "The influence curve and its
-role in robust estimation". Its variance thus is that of a mean with two crossed factors, runs and
-episodes:
+Results of an entry are an array [R, E]: R runs of one configuration, each with the same E
+episodes. An estimate (a mean, an interquartile mean, a difference, a probability of improvement)
+is close to a constant plus a mean over its *influence values* [R, E], see Hampel 1974, "The
+influence curve and its role in robust estimation". Its variance thus is that of a mean with two
+crossed factors, runs and episodes:
 
     V = C / E + max(0, B - W) / R
 
 with the variance C of the means of episodes over runs, the variance B of the means of runs over
-episodes, and the part W of it that comes from the interaction of both, as in the analysis of variance
-(Searle, Casella and McCulloch 1992, "Variance components", section 4.3).
+episodes, and the part W of it that comes from the interaction of both, as in the analysis of
+variance (Searle, Casella and McCulloch 1992, "Variance components", section 4.3).
 
-NaN marks episodes without a value. Runs and episodes that have no value at all tell nothing about the
-estimate: they are left out before anything is counted. What is then still missing has the influence 0,
-as in a ratio of sums.
+NaN marks episodes without a value. Runs and episodes that have no value at all tell nothing about
+the estimate: they are left out before anything is counted. What is then still missing has the
+influence 0, as in a ratio of sums.
 """
 
 from collections.abc import Sequence
@@ -131,9 +131,9 @@ def iqm_effects(values: Values) -> Effects:
     """Return the interquartile mean over all episodes of all runs.
 
     The mean without the lowest and the highest g = floor(n / 4) of n values, Agarwal et al. 2021,
-    arXiv:2108.13264. The influence of a value x is (w - mean(w)) / (1 - 2 g / n), with w = x clipped to
-    the values that are kept, as in Tukey and McLaughlin 1963, "Less vulnerable confidence and
-    significance procedures for location based on a single sample".
+    arXiv:2108.13264. The influence of a value x is (w - mean(w)) / (1 - 2 g / n), with w = x
+    clipped to the values that are kept, as in Tukey and McLaughlin 1963, "Less vulnerable
+    confidence and significance procedures for location based on a single sample".
 
     Args:
         values: [R, E] results; NaN where an episode has none.
@@ -260,9 +260,10 @@ def _with_one_more_run(runs: Sequence[RunVariance], advantages: Values) -> tuple
 
         B / R + m / R^2,   2 m in place of m if the other entry has a single run
 
-    for the mean m of the products of the advantages of a pair of runs in two different episodes. If runs
-    decide, it is 1 / 4; then few runs may all be ordered by chance, and seem not to differ: 2 runs are
-    better than 2 others, or worse, in a third of the comparisons. If episodes decide, it is about 0.
+    for the mean m of the products of the advantages of a pair of runs in two different episodes.
+    If runs decide, it is 1 / 4; then few runs may all be ordered by chance, and seem not to
+    differ: 2 runs are better than 2 others, or worse, in a third of the comparisons. If episodes
+    decide, it is about 0.
 
     Args:
         runs: The variances from the runs of each entry with several runs.
@@ -285,8 +286,8 @@ def _added_variance(sizes: Values) -> float | None:
 
         (1 / R^2 + 1 / S^2) m / (E (E - 1))   for the mean square m of the large sizes
 
-    Few episodes may decide if there are ties, or if at most half of the sizes are large, such as those of
-    rare successes among small costs.
+    Few episodes may decide if there are ties, or if at most half of the sizes are large, such as
+    those of rare successes among small costs.
 
     Args:
         sizes: [R, S, E] size of the difference of each pair of runs in each episode; NaN if there is none.

@@ -38,16 +38,17 @@ def score_interval(outcomes: Outcomes, confidence: float) -> Interval:
 
         |b - c - n d| - 1 <= z_{1 - alpha / 2} sqrt(n (2 q + d - d^2))
 
-    for b wins and c losses in n episodes, a difference d between the probabilities of a win and of a
-    loss, and the probability q of a loss that is the most likely one with this difference:
+    for b wins and c losses in n episodes, a difference d between the probabilities of a win and of
+    a loss, and the probability q of a loss that is the most likely one with this difference:
 
         q = (sqrt(B^2 - 4 A C) - B) / (2 A)
         A = 2 n,   B = (2 n - b + c) d - b - c,   C = -c d (1 - d)
 
     Tango 1998, "Equivalence test and confidence interval for the difference in proportions for the
-    paired-sample design", Statistics in Medicine 17, with the correction for continuity of Edwards 1948,
-    "Note on the correction for continuity in testing the significance of the difference between
-    correlated proportions", Psychometrika 13. Without ties it is the interval of Wilson 1927.
+    paired-sample design", Statistics in Medicine 17, with the correction for continuity of Edwards
+    1948, "Note on the correction for continuity in testing the significance of the difference
+    between correlated proportions", Psychometrika 13. Without ties it is the interval of Wilson
+    1927.
 
     Args:
         outcomes: The outcomes of at least one episode.

@@ -1,38 +1,39 @@
 """Confidence intervals of estimates from several runs with the same episodes.
 
-Runs and episodes count if they have a value, see `effects`. With at least 8 episodes, and one run or
-at least 8 of them for each entry, the interval is that of a studentized bootstrap of two levels (Efron
-1981, "Nonparametric standard errors and confidence intervals"; Davison and Hinkley 1997, "Bootstrap
-methods and their application", sections 3.8 and 5.2):
+Runs and episodes count if they have a value, see `effects`. With at least 8 episodes, and one run
+or at least 8 of them for each entry, the interval is that of a studentized bootstrap of two levels
+(Efron 1981, "Nonparametric standard errors and confidence intervals"; Davison and Hinkley 1997,
+"Bootstrap methods and their application", sections 3.8 and 5.2):
 
     estimate - q_{1 - alpha / 2} sqrt(V)   to   estimate - q_{alpha / 2} sqrt(V)
 
-with the quantiles q of t* = (estimate* - estimate) / sqrt(V*). Episodes are drawn with replacement,
-all entries together, which keeps them paired. Effects of runs are drawn from a normal distribution with
-the estimated variance, since resampling about 10 of them is too coarse. The percentile bootstrap that
-Agarwal et al. 2021, arXiv:2108.13264, use covers too rarely with so few runs: it takes the observed
-effects of runs for all that there are.
+with the quantiles q of t* = (estimate* - estimate) / sqrt(V*). Episodes are drawn with
+replacement, all entries together, which keeps them paired. Effects of runs are drawn from a normal
+distribution with the estimated variance, since resampling about 10 of them is too coarse. The
+percentile bootstrap that Agarwal et al. 2021, arXiv:2108.13264, use covers too rarely with so few
+runs: it takes the observed effects of runs for all that there are.
 
 An interquartile mean whose kept values are all equal has the percentile bootstrap, see `plateaus`.
 
 With 2 to 7 runs or fewer than 8 episodes no bootstrap covers often enough. The interval then is
-Student's t with the degrees of freedom of Satterthwaite 1946, "An approximate distribution of estimates
-of variance components". `tests/comparison/test_coverage.py` simulates both.
+Student's t with the degrees of freedom of Satterthwaite 1946, "An approximate distribution of
+estimates of variance components". `tests/comparison/test_coverage.py` simulates both.
 
-Wins, losses and ties of one size in the episodes of single runs have the interval of `outcomes`. So do
-means of single runs with only two different results, if there are at least 8 episodes.
+Wins, losses and ties of one size in the episodes of single runs have the interval of `outcomes`.
+So do means of single runs with only two different results, if there are at least 8 episodes.
 
-If few episodes decide, such as rare large differences, all resamples favour the same entry, and the
-bootstrap alone would exclude 0. The interval of a difference of two single runs, and any comparison
-with ties or rare large differences, therefore covers Student's interval, too: like differences of equally
-good policies, it is symmetric. With ties or rare large differences, one more win of each entry, in one run
-and episode, is added to Student's variance, as in the adjusted interval of Bonett and Price 2012,
-"Adjusted Wald confidence interval for a difference of binomial proportions based on paired data", Journal
-of Educational and Behavioral Statistics 37. Their interval also moves towards 0; this one keeps its
-centre. `tests/comparison/test_rare_events.py` enumerates how often intervals exclude 0 by mistake.
+If few episodes decide, such as rare large differences, all resamples favour the same entry, and
+the bootstrap alone would exclude 0. The interval of a difference of two single runs, and any
+comparison with ties or rare large differences, therefore covers Student's interval, too: like
+differences of equally good policies, it is symmetric. With ties or rare large differences, one
+more win of each entry, in one run and episode, is added to Student's variance, as in the adjusted
+interval of Bonett and Price 2012, "Adjusted Wald confidence interval for a difference of binomial
+proportions based on paired data", Journal of Educational and Behavioral Statistics 37. Their
+interval also moves towards 0; this one keeps its centre. `tests/comparison/test_rare_events.py`
+enumerates how often intervals exclude 0 by mistake.
 
-Differences that seem not to vary have an interval of width 0, unless a sign test of so few episodes or
-runs could not exclude 0; it then reaches from 0 to twice the difference.
+Differences that seem not to vary have an interval of width 0, unless a sign test of so few
+episodes or runs could not exclude 0; it then reaches from 0 to twice the difference.
 """
 
 import math

@@ -6,10 +6,10 @@ import os
 class RunSeed:
     """The seed from which those of environments, policies and evaluations are derived.
 
-    A given seed always counts. Without one, each new run takes that of `seed_everything`, and a run that
-    is resumed that of its checkpoint. A trainer that trains on keeps the seed of its run, whatever
-    evaluations have come in between. An evaluation takes the seed of `seed_everything` only if that is
-    another one than when the last run or evaluation began.
+    A given seed always counts. Without one, each new run takes that of `seed_everything`, and a
+    run that is resumed that of its checkpoint. A trainer that trains on keeps the seed of its run,
+    whatever evaluations have come in between. An evaluation takes the seed of `seed_everything`
+    only if that is another one than when the last run or evaluation began.
 
     Args:
         given: The given seed, if any.

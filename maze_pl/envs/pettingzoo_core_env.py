@@ -99,14 +99,14 @@ def _without_number(agent: str) -> str:
 class PettingZooCoreEnv(CoreEnv):
     """A PettingZoo environment as a simulation; an environment step is a round of its agents.
 
-    A round ends before an agent would act in it for the second time. An agent whose episode another
-    agent's act has ended is done with its act in the round, of which `get_done_actors` tells when
-    the round ends. If it has not acted in the round, it takes a last turn, as in PettingZoo: its
-    action has no effect, and `is_actor_done` marks this act as the last. Agents that the
-    environment has removed with their end have no last turn. States are dicts of the `agent` whose
-    turn it is, its `observation`, and `has_ended`, which is true in last turns. Where the episode is
-    truncated, the final state is that of an agent that was truncated, if it can be observed. An
-    agent that has terminated may not act again in the episode.
+    A round ends before an agent would act in it for the second time. An agent whose episode
+    another agent's act has ended is done with its act in the round, of which `get_done_actors`
+    tells when the round ends. If it has not acted in the round, it takes a last turn, as in
+    PettingZoo: its action has no effect, and `is_actor_done` marks this act as the last. Agents
+    that the environment has removed with their end have no last turn. States are dicts of the
+    `agent` whose turn it is, its `observation`, and `has_ended`, which is true in last turns.
+    Where the episode is truncated, the final state is that of an agent that was truncated, if it
+    can be observed. An agent that has terminated may not act again in the episode.
 
     The reward of an act, and of the episode, is the sum over all agents. `get_actor_rewards` has
     the rewards of the individual agents.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def in_sizes_of(agent: Any, spec: Spec) -> Any:
     """Return an agent with networks for the sizes of an environment, and with the same weights.
 
-    The weights of networks for sets, such as attention with a pointer, do not depend on the number of
-    items. If those of the critic do, the returned agent has no critic. Bounds are those of training, by
-    which networks may scale what they read.
+    The weights of networks for sets, such as attention with a pointer, do not depend on the number
+    of items. If those of the critic do, the returned agent has no critic. Bounds are those of
+    training, by which networks may scale what they read.
 
     Args:
         agent: An agent; algorithms that `maze_pl.load` has loaded can be made again, others are returned as they are.
@@ -79,9 +79,10 @@ def described_sizes(agent: AlgorithmModule, sized: AlgorithmModule) -> str:
 def _differ_in_sizes_only(there: dict[str, Any], here: dict[str, Any]) -> bool:
     """True if the differing spaces of two specifications are numbers of items, which sets may have any of.
 
-    These are shapes of observations with at most two axes, numbers of categories, and numbers of options of `Discrete`
-    actions. Weights that fit say nothing about other spaces: the same logits may stand for other choices of a
-    `MultiDiscrete` action, and images of several sizes may be flattened to the same vector.
+    These are shapes of observations with at most two axes, numbers of categories, and numbers of
+    options of `Discrete` actions. Weights that fit say nothing about other spaces: the same logits
+    may stand for other choices of a `MultiDiscrete` action, and images of several sizes may be
+    flattened to the same vector.
 
     Args:
         there: `Spec.to_dict()` of an agent.

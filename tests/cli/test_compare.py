@@ -187,7 +187,7 @@ def test_deterministic_policies_in_an_environment_without_chance_tie(capsys: pyt
     options = ["--n_episodes", "9", "--max_steps", "30", "--deterministic"]
     assert main(["compare", *sources, *CART_POLE, *options]) == 0
     output = capsys.readouterr().out
-    assert re.search(r"DummyCartPolePolicy +heuristic +9 +0 +0 to 0 +0.5 +0.5 to 0.5$", output, re.MULTILINE)
+    assert re.search(r"DummyCartPolePolicy +heuristic +9 +0 +0 to 0 +0.5 +0.2825 to 0.7175$", output, re.MULTILINE)
     assert "no winner" in output
 
 

@@ -506,8 +506,10 @@ def test_what_is_no_environment_is_refused_in_one_line() -> None:
         make_pettingzoo_env("classic/tictactoe-v0")
     with pytest.raises(ImportError, match=r"'classic/hanabi-v5' cannot be imported .* pip install"):
         make_pettingzoo_env("classic/hanabi-v5")
-    with pytest.raises(ValueError, match="json has no function env"):
+    with pytest.raises(ValueError, match=r"'json' does not name a PettingZoo environment: expected a registered one"):
         make_pettingzoo_env("json")
+    with pytest.raises(ValueError, match=r"json.tool has no function env"):
+        make_pettingzoo_env("json.tool")
 
 
 class Mortal(ParallelEnv[str, Any, Any]):

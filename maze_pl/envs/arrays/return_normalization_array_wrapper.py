@@ -124,10 +124,11 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
         self.act_returns[envs] = 0.0
         self.act_returns[envs, :n_places] = returns
         count = is_act.sum(axis=1).astype(np.float64)
-        mean = _sum_in_order(returns) / count
-        difference = np.where(is_act, returns - mean[:, np.newaxis], 0.0)
         before = _Moments(self.act_n[envs], self.act_mean[envs], self.act_m2[envs])
-        after = before.merged(_Moments(count, mean, _sum_in_order(difference * difference)))
+        with np.errstate(invalid="ignore"):  # infinite rewards are refused after the step
+            mean = _sum_in_order(returns) / count
+            difference = np.where(is_act, returns - mean[:, np.newaxis], 0.0)
+            after = before.merged(_Moments(count, mean, _sum_in_order(difference * difference)))
         self.act_n[envs] = after.n
         self.act_mean[envs] = after.mean
         self.act_m2[envs] = after.m2
