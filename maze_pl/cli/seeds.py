@@ -233,7 +233,7 @@ def _resumed(folder: Path, values: dict[str, str], options: Sequence[str]) -> tu
         if fault is not None:
             raise ConfigurationError(fault)
     if waiting:
-        _require_trust(plan, folder, options, is_unstarted=len(started) < len(waiting))
+        _require_trust(plan, folder, options, started, is_unstarted=len(started) < len(waiting))
     if changes:
         whole = [*plan.changes, *changes]
         plan = replace(plan, changes=whole, changes_digest=configuration_digest(["fit", *whole]))
@@ -248,18 +248,30 @@ def _resumed(folder: Path, values: dict[str, str], options: Sequence[str]) -> tu
     return plan, commands
 
 
-def _require_trust(plan: SeedPlan, folder: Path, options: Sequence[str], *, is_unstarted: bool) -> None:
-    """Refuse options from a folder of seeds that name classes for which `--trust` is needed.
+def _require_trust(
+    plan: SeedPlan,
+    folder: Path,
+    options: Sequence[str],
+    started: Collection[int],
+    *,
+    is_unstarted: bool,
+) -> None:
+    """Refuse a folder of seeds whose options or runs name something for which `--trust` is needed.
 
     Args:
         plan: The plan in the folder.
         folder: The folder.
         options: Options of the command.
+        started: Seeds whose runs are continued.
         is_unstarted: Whether a seed is started with the options of the plan.
     """
     if TRUST_OPTION in options:
         return
-    foreign = foreign_options(["fit", *(plan.options if is_unstarted else []), *plan.changes])
+    run_dirs = [str(seed_directory(folder, seed)) for seed in sorted(started)]
+    commands = [["fit", "--resume", run_dir, *plan.changes] for run_dir in run_dirs]
+    if is_unstarted:
+        commands.append(["fit", *plan.options, *plan.changes])
+    foreign = dict.fromkeys(name for command in commands for name in foreign_options(command))
     if foreign:
         remedy = f"if you trust the origin of this folder, use {TRUST_OPTION}"
         raise ConfigurationError(f"{refusal(folder / SEEDS_FILE, foreign)}; {remedy}")

@@ -129,7 +129,7 @@ def prepare(
     users_names: set[str] = set()
     if run_dir is not None:
         for piece in users:
-            users_names.update(foreign_names(piece.content))
+            users_names.update(_foreign_names(piece))
 
     def take_part(piece: Piece, fill: Fill) -> None:
         is_users = piece.option in CONFIG_OPTIONS and not piece.of_run  # all of a run's configuration needs trust
@@ -224,7 +224,7 @@ def _require_trust(
         command: The command, to be repeated with `--trust`; None in Python.
     """
     folders = [str(Path.cwd()), *import_folders(run_dir)]
-    foreign = [name for name in foreign_names(piece.content, folders) if name not in allowed]
+    foreign = [name for name in _foreign_names(piece, folders) if name not in allowed]
     if foreign:
         remedy = "pass trust=True"
         if command is not None:
@@ -372,10 +372,20 @@ def foreign_options(arguments: Sequence[str]) -> list[str]:
     Args:
         arguments: The command line after `maze-pl`, as for `prepare`.
     """
-    names: dict[str, None] = {}
-    for piece in run_and_pieces(arguments)[1]:
-        names.update(dict.fromkeys(foreign_names(piece.content, [str(Path.cwd())])))
-    return list(names)
+    pieces = run_and_pieces(arguments)[1]
+    if all(piece.keys != ["run_dir"] for piece in pieces):
+        pieces.append(Piece("--run_dir", "run", "run"))  # to which references may refer
+    folders = [str(Path.cwd())]
+    names = [name for piece in pieces for name in _foreign_names(piece, folders)]
+    if not names:  # as otherwise the next line might import what they name
+        names = [name for piece in interpolate(pieces) for name in _foreign_names(piece, folders)]
+    return list(dict.fromkeys(names))
+
+
+def _foreign_names(piece: Piece, folders: Sequence[str] = ()) -> list[str]:
+    """Return the names in a piece for which `--trust` would be needed; see `foreign_names`."""
+    is_whole = piece.option in CONFIG_OPTIONS
+    return foreign_names(piece.content if is_whole else {".".join(piece.keys): piece.content}, folders)
 
 
 def options_of(command: Sequence[str]) -> list[str]:

@@ -2,8 +2,8 @@
 
 A configuration names classes and functions by their paths, and instantiating them runs their code.
 Files that the user writes or names on the command line are trusted. A run directory or a checkpoint
-may come from an unknown author: without `--trust` (`trust=True`) it may only name parts of
-`LIBRARIES`, and nothing is imported from its folder.
+may come from an unknown author: without `--trust` (`trust=True`) it may only name the parts of
+`LIBRARIES` that `maze_pl.config.known_objects` lists, and nothing is imported from its folder.
 """
 
 import argparse
@@ -11,10 +11,8 @@ import codecs
 import contextlib
 import importlib
 import importlib.util
-import inspect
 import sys
 import sysconfig
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
@@ -23,15 +21,18 @@ from typing import Any, Final
 
 import yaml
 
+from maze_pl.config.known_objects import LIBRARIES as LIBRARIES
+from maze_pl.config.known_objects import is_known_object, is_of_libraries
 from maze_pl.config.search_path import ConfigurationError, project_folder
 
-LIBRARIES: Final = ("maze_pl", "gymnasium", "torch.nn", "torch.optim")
-"""Packages whose classes an untrusted configuration may name."""
-
-_FUNCTIONS: Final = "torch.nn.functional"  # some come from torch's C++ part, as their module says
 _DATA_SETS: Final = "minari:"  # prefix of data set names, where other texts have a module
 _HARMLESS: Final[dict[str, tuple[Any, ...]]] = {"trust": (None, False), "address": (None, "auto")}
 """Safe values of arguments; others let pickles be read, from files or Ray machines."""
+_RLLIB: Final = ("model", "config")
+"""Place of RLlib's options; some set environment variables, import modules or read pickles."""
+_RLLIB_TEXTS: Final = ("batch_mode", "grad_clip_by", "replay_buffer_config")
+"""Options of RLlib that may be texts and mappings; others are numbers."""
+_WITHOUT_PLACE: Final = ("init_args", "dict_kwargs")
 
 SOURCE_FOLDERS: Final = "source_folders.txt"
 """File in a run directory that lists the folders its classes were imported from, one per line."""
@@ -89,7 +90,8 @@ class Trust:
         if self.names is None:
             return
         for path in class_paths(config):
-            if not _is_of_libraries(path) and path.rpartition(".")[2] not in self.names:
+            is_known = is_of_libraries(path) and is_known_object(path)
+            if not is_known and path.rpartition(".")[2] not in self.names:
                 raise UntrustedError(refusal(source, [path]))
 
 
@@ -114,10 +116,11 @@ def refusal(source: str | Path, names: Iterable[str], run_dir: Path | None = Non
 def foreign_names(content: Any, import_folders: Sequence[str] = ()) -> list[str]:
     """Return all names in a configuration that are outside of `LIBRARIES`, in order.
 
-    These are class paths; other texts for which a module can be found, such as functions and
-    gymnasium environments (`module:Name`); remote files, which the parser would fetch; and
-    arguments that cause pickles to be read. Texts that contain YAML, and named files, are searched
-    recursively.
+    Names in these count as outside if `is_known_object` refuses them. They are class paths; other
+    texts for which a module can be found, such as functions and gymnasium environments
+    (`module:Name`); remote files, which the parser would fetch; arguments that cause pickles to be
+    read; and options of RLlib other than numbers. Texts that contain YAML, values of options in
+    texts (`--option=value`), and named files are searched recursively.
 
     Args:
         content: YAML content: mappings, lists, texts and numbers.
@@ -133,9 +136,13 @@ def may_name_foreign(content: Any) -> bool:
     for text in _texts(content):
         path = text.partition(":")[0]
         is_path = ("." in text or ":" in text) and all(map(str.isidentifier, path.split(".")))
-        if is_path and not _is_of_libraries(path):
+        if is_path and not is_of_libraries(path):
             return True
     return False
+
+
+Place = tuple[str, ...]
+"""Keys that lead to a part of a configuration, without `init_args`."""
 
 
 class _Search:
@@ -150,38 +157,48 @@ class _Search:
 
     def __init__(self, import_folders: Sequence[str]) -> None:
         self.found: dict[str, None] = {}
-        self._import_folders, self._read = list(import_folders), set[Path]()
+        self._import_folders = list(import_folders)
+        self._read: set[tuple[Path, Place, Place]] = set()
 
-    def look(self, content: Any, folders: list[Path], key: str = "") -> None:
+    def look(self, content: Any, folders: list[Path], place: Place = ()) -> None:
         """Search a part of the configuration.
 
         Args:
             content: The part.
             folders: Folders in which the parser would look for files that it names.
-            key: The last component of its key.
+            place: Keys that lead to it.
         """
         if isinstance(content, Mapping):
-            for name, value in content.items():
-                last = name.rpartition(".")[2] if isinstance(name, str) else ""
-                if last in _HARMLESS and value not in _HARMLESS[last]:
-                    self.found[f"{last}: {value}"] = None
-                self.look(name, folders)
-                self.look(value, folders, last)
+            for key, value in content.items():
+                self.look(key, folders)
+                inner = (*place, *_names_in(key))
+                self._look_at_argument(inner, value)
+                self.look(value, folders, inner)
         elif isinstance(content, list | tuple):
             for value in content:
-                self.look(value, folders, key)
+                self.look(value, folders, place)
         elif isinstance(content, str):
-            if self._is_foreign(content, key == "class_path"):
+            if self._is_foreign(content, place[-1:] == ("class_path",)):
                 self.found[content] = None
                 return
             for value in _values_in(content):
-                self.look(value, folders, key)
+                self.look(value, folders, place)
             for path in _files(content, folders):
-                if path not in self._read:
-                    self._read.add(path)
-                    self._look_into(path, folders)
+                known = (path, place[:3], place[-1:])  # finitely many, if a file names itself
+                if known not in self._read:
+                    self._read.add(known)
+                    self._look_into(path, folders, place)
 
-    def _look_into(self, path: Path, folders: list[Path]) -> None:
+    def _look_at_argument(self, place: Place, value: Any) -> None:
+        """Find an argument with a value that lets code be executed."""
+        name = place[-1] if place else ""
+        if name in _HARMLESS and value not in _HARMLESS[name]:
+            self.found[f"{name}: {value}"] = None
+        option = place[2] if place[:2] == _RLLIB and len(place) > 2 else None
+        if option is not None and option not in _RLLIB_TEXTS and not _is_number(value):
+            self.found[".".join([*_RLLIB, option])] = None
+
+    def _look_into(self, path: Path, folders: list[Path], place: Place) -> None:
         """Search a file as the parser would read it: as YAML, or as a list of lines."""
         with contextlib.suppress(UnicodeDecodeError):  # not a text, nor is it one for the parser
             with path.open("rb") as file:
@@ -191,7 +208,7 @@ class _Search:
                 return
             text = path.read_text(encoding="utf-8")
             for value in [*_values_in(text), *text.splitlines()]:
-                self.look(value, [*folders, path.parent])
+                self.look(value, [*folders, path.parent], place)
 
     def _is_foreign(self, text: str, is_class_path: bool) -> bool:
         """True if a text names something outside of `LIBRARIES` that can be imported or fetched."""
@@ -202,8 +219,8 @@ class _Search:
         head = text.partition(":")[0]  # of module:Name
         if head == text and "." not in text:
             return False
-        if _is_of_libraries(head):
-            return head == text and not _is_known_object(text)
+        if is_of_libraries(head):
+            return not is_known_object(text.replace(":", "."))
         root = head.partition(".")[0]
         return (is_class_path and bool(root)) or _is_importable(root, self._import_folders)
 
@@ -213,10 +230,6 @@ def _is_elsewhere(text: str) -> bool:
     from fsspec import available_protocols  # type: ignore[import-untyped]
 
     return any(part.partition("://")[0] in available_protocols() for part in text.split("::"))
-
-
-def _is_of_libraries(path: str) -> bool:
-    return any(path == library or path.startswith(f"{library}.") for library in LIBRARIES)
 
 
 def _is_importable(root: str, folders: Sequence[str] = ()) -> bool:
@@ -229,49 +242,31 @@ def _is_importable(root: str, folders: Sequence[str] = ()) -> bool:
         return True
 
 
-def _is_known_object(path: str) -> bool:
-    """True if a path in `LIBRARIES` stays inside of them and makes an object of theirs.
-
-    A path that does not exist passes; others report it.
-    """
-    found = _object(path)
-    if found is None:
-        return True
-    if isinstance(found, type):
-        return _is_of_libraries(found.__module__)
-    if not callable(found):
-        return False
-    home = str(getattr(found, "__module__", None) or "torch")
-    if path.startswith(f"{_FUNCTIONS}."):
-        return home.partition(".")[0] == "torch"
-    made = None
-    with contextlib.suppress(Exception):  # annotations that cannot be evaluated
-        made = typing.get_type_hints(found).get("return")
-    made = typing.get_origin(made) or made
-    return (
-        inspect.isfunction(found)
-        and isinstance(made, type)
-        and _is_of_libraries(home)
-        and _is_of_libraries(made.__module__)
-    )
+def _names_in(key: Any) -> list[str]:
+    """Return the names in a key such as `data.init_args.n_envs`."""
+    return [name for name in str(key).split(".") if name not in _WITHOUT_PLACE]
 
 
-def _object(path: str) -> Any:
-    """Resolve a path through modules, then attributes; None if it does not exist."""
-    parts = path.split(".")
-    for n_modules in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:n_modules]))
-        except ImportError:
-            continue
-        for name in parts[n_modules:]:
-            found = getattr(found, name, None)
-        return found
-    return None
+def _is_number(value: Any) -> bool:
+    """True for numbers, also as texts, what stands for one, and lists of these."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_number, value))
+    if not isinstance(value, str):
+        return value is None or isinstance(value, bool | int | float)
+    try:
+        float(value)
+    except ValueError:
+        return value in ("auto", "None")
+    return True
 
 
 def _values_in(text: str) -> Iterator[Any]:
-    """Yield a text's YAML value, if it differs from the text; all words if the YAML is broken."""
+    """Yield the value in `--option=value`, and a text's YAML value, if it differs from the text.
+
+    Of broken YAML, all words are yielded.
+    """
+    if "=" in text:
+        yield text.partition("=")[2]
     try:
         value = yaml.load(str(text), Loader=_LOADER)  # the loader takes no subclasses of texts
     except (yaml.YAMLError, ValueError):
@@ -325,7 +320,7 @@ def source_folders(config: Any) -> list[Path]:
     installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
     folders: dict[Path, None] = {}
     for path in class_paths(config):
-        if not _is_of_libraries(path) and (place := _place(path.partition(".")[0])) is not None:
+        if not is_of_libraries(path) and (place := _place(path.partition(".")[0])) is not None:
             folders[place.parent] = None
     return [folder for folder in folders if folder not in installed]
 

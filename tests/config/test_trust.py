@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import pickle
 import shlex
 import shutil
 import sys
@@ -17,7 +20,7 @@ import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.config.assembling import prepare
 from maze_pl.config.search_path import ConfigurationError, shipped_folder
-from maze_pl.config.trust import Trust, class_paths, foreign_names, import_folders, source_folders
+from maze_pl.config.trust import import_folders, source_folders
 from tests.bad_input.project import SMALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing
@@ -31,87 +34,6 @@ COMMANDS = [
     ["fit", "--resume", "run"],
     ["fit", "--warm-start", "run"],
 ]
-
-
-# ---------------------------------------------------------------------------------------- names in configurations
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"data": {"class_path": "not_here.Env"}},
-        {"data.class_path": "not_here.Env"},
-        {"data": "subprocess.getoutput"},
-        {"callbacks": ["os.system"]},
-        {"os.system": 1},
-        {"network": {"class_path": "maze_pl.FunctionalBlock", "init_args": {"func": "torch.load"}}},
-        {"class_path": "torch.utils.data.DataLoader"},
-        {"class_path": "torch.optim.optimizer.defaultdict"},
-        {"optimizer": "torch.optim.optimizer.warnings.warn"},
-        {"id": "os:Env-v0"},
-        {"func": "maze_pl.cli.rollout_command.shlex.quote"},
-        {"class_path": "maze_pl.__main__.main", "init_args": {"arguments": []}},
-        {"class_path": "maze_pl.load"},
-        {"env": "{class_path: not_here.Env}"},
-        {"env": "'{class_path: not_here.Env}'"},
-        {"env": "{class_path: a, class_path: os.system"},
-        {"env": "https://example.org/env.yaml"},
-        {"env": "zip://a.yaml::https://example.org/env.zip"},
-        {"dataset": {"trust": True}},
-        {"dataset.init_args.trust": "yes"},
-        {"engine": {"address": "example.org:6379"}},
-        [["__main__.attack"]],
-    ],
-    ids=str,
-)
-def test_what_could_run_other_code_is_found_wherever_it_stands(content: Any) -> None:
-    assert foreign_names(content)
-
-
-def test_files_that_the_parser_would_read_are_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("inner").mkdir()
-    Path("env.yaml").write_text("init_args: {layout: inner/layout}", encoding="utf-8")
-    Path("inner", "layout").write_text("next", encoding="utf-8")
-    Path("inner", "next").write_text("class_path: not_here.Layout", encoding="utf-8")
-    Path("lines.txt").write_text("a\nos.system\n\0", encoding="utf-8")
-    Path("arrays.bin").write_bytes(b"\xff\xfe os.system")
-    Path("itself.yaml").write_text("itself.yaml", encoding="utf-8")
-    assert foreign_names("env.yaml") == ["not_here.Layout"]
-    assert foreign_names({"callbacks": "lines.txt"}) == ["os.system"]
-    assert foreign_names(["arrays.bin", "itself.yaml"]) == []
-
-
-def test_what_comes_with_maze_pl_is_known() -> None:
-    contents = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(shipped_folder().rglob("*.yaml"))]
-    assert len(contents) > 50
-    assert [foreign_names(content) for content in contents if foreign_names(content)] == [["maze_pl.load"]]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"class_path": "gymnasium.make", "init_args": {"id": "CartPole-v1"}},
-        {"class_path": "maze_pl.envs.make_gym_maze_env", "init_args": {"name": "CartPole-v1"}},
-        {"non_lin": "torch.nn.SELU", "func": ["torch.nn.functional.relu", "torch.nn.functional.conv2d"]},
-        {"optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"weight_decay": 0.1}}},
-        {"input_data": "outputs/demonstrations.spaces", "trust": False, "address": "auto"},
-        {"monitor": "eval/kpi/raw_piece_usage_per_step", "data": "minari:cart/pole-v0"},
-        {"resume": None, "lr": 1e-3, "version": "2.6.1", "time": "12:30:00", "text": "[1, 2"},
-    ],
-    ids=str,
-)
-def test_values_that_run_no_code_need_no_trust(content: Any) -> None:
-    assert foreign_names(content) == []
-
-
-def test_classes_named_without_their_module_are_looked_at_once_they_are_known() -> None:
-    parsed = {"callbacks": [{"class_path": "pytorch_lightning.callbacks.LambdaCallback", "init_args": {}}]}
-    with pytest.raises(ConfigurationError, match=r"RUN names .*LambdaCallback; if you trust .* --trust"):
-        Trust(frozenset()).require_classes(parsed, "RUN")
-    Trust.of_names_in(["LambdaCallback"]).require_classes(parsed, "RUN")
-    Trust().require_classes(parsed, "RUN")
-    assert list(class_paths(parsed)) == ["pytorch_lightning.callbacks.LambdaCallback"]
 
 
 # ---------------------------------------------------------------------------------------------- runs of strangers
@@ -172,12 +94,47 @@ def env_by_file(config: Any) -> None:
     config["data"]["init_args"]["env"] = "env/mine"
 
 
+class Marker:
+    """Content of a pickle that touches the file `mark`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch mark",)
+
+
+def env_by_function_that_unpickles(config: Any) -> None:
+    content = base64.b64encode(pickle.dumps(Marker())).decode()
+    config["data"]["init_args"]["env"] = {
+        "class_path": "maze_pl.rllib.step_networks.from_bytes",
+        "init_args": {"content": content},
+    }
+
+
+def env_by_function_that_starts_a_process(config: Any) -> None:
+    arguments = {"command": ["--version"], "variables": {"PYTHONPATH": "run"}, "output": None}
+    path = "maze_pl.runs.run_processes._start_here"
+    config["data"]["init_args"]["env"] = {"class_path": path, "init_args": arguments}
+
+
+def env_by_function_that_runs_a_command(config: Any) -> None:
+    command = ["fit", "--config=ppo_cartpole", "--data.env=intruder.attack"]
+    path = "maze_pl.run_context.commands.run_command"
+    config["data"]["init_args"]["env"] = {
+        "class_path": path,
+        "init_args": {"command": command, "objects": {}, "is_silent": True},
+    }
+
+
 def wrapper_with_function(config: Any) -> None:
     plots = {"class_path": "maze_pl.envs.wrappers.ObservationVisualizationWrapper"}
     config["data"]["init_args"]["wrappers"] = [plots | {"init_args": {"plot_function": "intruder.attack"}}]
 
 
-ATTACKS = [env_by_gymnasium, env_by_command, env_by_reference, env_by_file, wrapper_with_function]
+BY_FUNCTION = [
+    env_by_function_that_unpickles,
+    env_by_function_that_starts_a_process,
+    env_by_function_that_runs_a_command,
+]
+ATTACKS = [env_by_gymnasium, env_by_command, env_by_reference, env_by_file, wrapper_with_function, *BY_FUNCTION]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +164,9 @@ def test_a_class_that_a_run_names_without_its_module_is_refused_too(
     assert main(["validate", "run", "--trust"]) == 0
 
 
-@pytest.mark.parametrize("attack", [env_by_class_path, env_by_gymnasium, env_by_command, wrapper_with_function])
+@pytest.mark.parametrize(
+    "attack", [env_by_class_path, env_by_gymnasium, env_by_command, wrapper_with_function, *BY_FUNCTION]
+)
 def test_an_environment_of_a_checkpoint_is_made_only_if_its_classes_are_known(
     attack: Callable[[Any], None], received: Path
 ) -> None:
