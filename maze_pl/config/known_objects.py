@@ -31,9 +31,17 @@ FUNCTIONS: Final = frozenset(
         "maze_pl.envs.ride_hailing.environment.ride_hailing_factory",
         "maze_pl.envs.vehicle_routing.environment.vehicle_routing_factory",
         "maze_pl.envs.vehicle_routing.structured_environment.structured_vehicle_routing_factory",
+        "maze_pl.run_context.given.anything",
+        "maze_pl.run_context.given.callback",
+        "maze_pl.run_context.given.critic",
+        "maze_pl.run_context.given.dataset",
+        "maze_pl.run_context.given.engine",
+        "maze_pl.run_context.given.logger",
+        "maze_pl.run_context.given.networks",
+        "maze_pl.run_context.given.policy",
     )
 )
-"""Functions that make environments, by the modules that define them."""
+"""Functions that make environments, and stand-ins for objects from Python, by their modules."""
 
 PACKAGES: Final = (
     *("agents", "callbacks", "collect.engines", "core.random_policy", "datamodules", "datasets"),
