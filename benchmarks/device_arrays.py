@@ -26,8 +26,8 @@ from gymnasium import spaces
 from pytorch_lightning.loggers import CSVLogger
 from torch import Tensor, nn
 
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.datamodules import ReplayDataModule, RolloutDataModule
 from maze_pl.distributions import SquashedGaussianProbabilityDistribution
 from maze_pl.envs import make_gym_maze_env

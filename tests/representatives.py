@@ -459,7 +459,7 @@ FAST: dict[str, dict[str, Chosen]] = {
     "datamodules/test_evaluation_arrays.py": {
         "test_training_and_evaluation_have_either_form": 10,
     },
-    "collect/test_tensor_statistics.py": {
+    "collect/tensors/test_tensor_statistics.py": {
         "test_they_are_those_of_the_same_acts_in_arrays": 4,
         "test_a_checkpoint_continues_episodes_with_their_events_and_actions": 4,
     },
@@ -526,7 +526,7 @@ FAST: dict[str, dict[str, Chosen]] = {
     "bad_input/test_replay.py": {
         "test_impossible_buffers_are_refused": (),
     },
-    "collect/test_tensor_collector.py": {
+    "collect/tensors/test_tensor_collector.py": {
         "test_dense_rollouts_are_learned_from_as_any_others": 4,
         "test_a_recorded_step_gives_the_same_rollouts": 3,
         "test_a_loaded_state_continues_exactly": 3,
@@ -550,7 +550,7 @@ FAST: dict[str, dict[str, Chosen]] = {
     "perception/blocks/test_integers.py": {
         "test_integers_are_pooled_as_floats": 4,
     },
-    "collect/test_tensor_checks.py": {
+    "collect/tensors/test_tensor_checks.py": {
         "test_faults_are_refused_with_their_names": 4,
     },
     "envs/wrappers/test_action_masks_wrapper.py": {
@@ -618,7 +618,7 @@ FAST: dict[str, dict[str, Chosen]] = {
     "exact/test_cloning.py": {
         "test_six_epochs_equal_three_and_three_more": (),
     },
-    "collect/test_graph_checks.py": {
+    "collect/tensors/test_graph_checks.py": {
         "test_a_step_is_recorded_again_if_a_number_of_the_policy_has_changed": (),
     },
     "system/test_worker_process.py": {
@@ -627,7 +627,7 @@ FAST: dict[str, dict[str, Chosen]] = {
     "modules/test_network_description.py": {
         "test_weights_are_not_loaded_into_networks_with_other_activations": 2,
     },
-    "collect/test_no_host_reads.py": {
+    "collect/tensors/test_no_host_reads.py": {
         "test_rollouts_and_what_callbacks_keep_of_them_stay_on_the_device": 3,
     },
     "structured/test_arrays.py": {

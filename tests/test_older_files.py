@@ -18,7 +18,7 @@ import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.envs import read_trajectories
 from maze_pl.records.record_files import SpacesTrajectoryRecord
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint
 from tests.older_files import decisions_of_bundle, decisions_on
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # as on a command line, where warnings end nothing

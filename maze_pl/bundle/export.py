@@ -20,13 +20,13 @@ from maze_pl.bundle.recorded_decisions import recorded_decisions
 from maze_pl.bundle.recorded_episodes import RecordedEpisodes
 from maze_pl.bundle.traced_policy import traced
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.core.checkpoint_content import checkpoint_entry
 from maze_pl.core.spec import Spec
 from maze_pl.core.version import __version__
 from maze_pl.envs.building import load_shared_states, make_wrapped, wrapper_stack
 from maze_pl.envs.wrapper import Wrapper
 from maze_pl.envs.wrappers import ActionMasksWrapper
-from maze_pl.runs.checkpoint import checkpoint_digest, named_checkpoint, read_checkpoint
+from maze_pl.runs.checkpoint_files import checkpoint_digest, named_checkpoint, read_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.system.atomic_files import write_file

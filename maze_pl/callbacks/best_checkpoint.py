@@ -15,11 +15,11 @@ from maze_pl.callbacks.last_checkpoint import (
     keep_last,
 )
 from maze_pl.callbacks.monitor_errors import unknown_value
-from maze_pl.core.checkpoint import callback_state
+from maze_pl.core.checkpoint_content import callback_state
 from maze_pl.core.run_starts import is_first_fit
 from maze_pl.events.display import format_value
 from maze_pl.modules.published_values import awaits_training, current_metrics, is_of_training
-from maze_pl.runs.checkpoint import read_checkpoint, write_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint, write_checkpoint
 
 
 class BestCheckpoint(callbacks.ModelCheckpoint):

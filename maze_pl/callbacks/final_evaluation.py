@@ -15,14 +15,14 @@ from maze_pl.callbacks.best_checkpoint import BestCheckpoint
 from maze_pl.callbacks.epoch_table import say, steps_text
 from maze_pl.collect.state_tensors import from_tensors
 from maze_pl.core.batches import Evaluation
-from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry, wrapper_statistics
+from maze_pl.core.checkpoint_content import NETWORKS, checkpoint_entry, wrapper_statistics
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.events.display import format_value
 from maze_pl.loggers.dashboard import dashboards
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.run_statistics import episode_means
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint
 from maze_pl.runs.seed_results import FINAL_FILE
 from maze_pl.system.atomic_files import write_file
 from maze_pl.system.ranks import from_first_rank, gather_objects

@@ -11,7 +11,7 @@ from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.config.lightning_features import ASYNCHRONOUS
 from maze_pl.core.checks import check_count
-from maze_pl.runs.checkpoint import write_checkpoint
+from maze_pl.runs.checkpoint_files import write_checkpoint
 
 
 class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the module and other callbacks

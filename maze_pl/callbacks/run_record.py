@@ -16,7 +16,7 @@ from maze_pl.callbacks.console_log import ConsoleLog, CopiedStream
 from maze_pl.callbacks.epoch_table import env_steps, say, step_unit
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.trust import SOURCE_FOLDERS, source_folders
-from maze_pl.core.checkpoint import RunConfiguration, add_to_checkpoint
+from maze_pl.core.checkpoint_content import RunConfiguration, add_to_checkpoint
 from maze_pl.core.provenance import Provenance
 from maze_pl.loggers.dashboard import dashboards
 from maze_pl.modules.algorithm import AlgorithmModule

@@ -54,7 +54,7 @@ from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.modules import AlgorithmModule
 from maze_pl.perception.drawing import table
 from maze_pl.perception.network_graph import actor_critic_graphs
-from maze_pl.runs.checkpoint import checkpoint_path, require_intact
+from maze_pl.runs.checkpoint_files import checkpoint_path, require_intact
 from maze_pl.runs.compatibility import require_compatible, require_epochs
 from maze_pl.runs.provenance import collect_provenance, share_among_ranks
 from maze_pl.runs.run_directory import claimed, is_first_rank, run_directory

@@ -12,7 +12,7 @@ from maze_pl.config.assembling import run_and_pieces
 from maze_pl.config.option_types import option_name
 from maze_pl.config.pieces import CONFIG_OPTIONS, RUN_CONFIG, Piece
 from maze_pl.config.search_path import ConfigurationError, suggestion
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, read_checkpoint
+from maze_pl.runs.checkpoint_files import best_or_last, checkpoint_path, read_checkpoint
 from maze_pl.runs.other_environment import tell_other_environment
 from maze_pl.runs.run_checkpoints import configured_checkpoints
 from maze_pl.runs.run_directory import is_first_rank, last_checkpoint

@@ -21,7 +21,7 @@ from maze_pl.envs.building import Env
 from maze_pl.envs.trajectory_files import TrajectoryFiles
 from maze_pl.events import EpochStatistics, EventLogFiles, Histogram
 from maze_pl.events.display import render as render_table
-from maze_pl.runs.checkpoint import (
+from maze_pl.runs.checkpoint_files import (
     checkpoint_digest,
     named_checkpoint,
     read_checkpoint,
@@ -123,20 +123,13 @@ def play(
         if provenance is not None:
             texts = {**texts, PROVENANCE_FILE: provenance_text([provenance])}
         output = _Output(folder, texts, recorded, "episodes" if files == "one" else None)
-
-        def receive(trajectory: Trajectory) -> None:
-            signals.may_interrupt = False  # while files are written
-            output.add(trajectory)
-            signals.may_interrupt = True
-
         record = list(recorded)
         if event_logs:
             record.append("events")
         if render:
             record.append("gifs")
-        signals.deferred = True
-        signals.may_interrupt = True
-        try:
+
+        def episodes(receive: Callable[[Trajectory], None]) -> None:
             rollout(
                 env,
                 actor,
@@ -150,21 +143,43 @@ def play(
                 stop=lambda: signals.received,
                 **others,
             )
-        except BaseException as error:
-            signals.may_interrupt = False
-            if isinstance(error, StoppedBySignal) and signals.has_interrupted:
-                _report_abandoned_episode(signals)
-            output.save()
-            if signals.received and isinstance(error, Exception):
-                raise signals.abandon(error) from error
-            raise
-        signals.may_interrupt = False
-        output.close()
+
+        _play(episodes, output, signals)
         if signals.received:
             name = signal.Signals(signals.received).name
             progress = f"{len(output.played)} of {n_episodes} episodes"
             sys.stderr.write(f"maze-pl: stopped by {name} after {progress}\n")
         output.report(time.perf_counter() - began, max_steps)
+
+
+def _play(episodes: Callable[[Callable[[Trajectory], None]], None], output: "_Output", signals: StopSignals) -> None:
+    """Play episodes until all are complete or a signal stops them, and save them in any case.
+
+    Args:
+        episodes: Plays the episodes, and calls the given function with each complete one.
+        output: Where the episodes are saved.
+        signals: Handler of the signals, which may interrupt an episode, but no file that is written.
+    """
+
+    def receive(trajectory: Trajectory) -> None:
+        signals.may_interrupt = False
+        output.add(trajectory)
+        signals.may_interrupt = True
+
+    signals.deferred = True
+    signals.may_interrupt = True
+    try:
+        episodes(receive)
+    except BaseException as error:
+        signals.may_interrupt = False
+        if isinstance(error, StoppedBySignal) and signals.has_interrupted:
+            _report_abandoned_episode(signals)
+        output.save()
+        if signals.received and isinstance(error, Exception):
+            raise signals.abandon(error) from error
+        raise
+    signals.may_interrupt = False
+    output.close()
 
 
 def _configured_policy(policy: dict[str, Any] | str | None) -> Any:

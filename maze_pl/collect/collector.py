@@ -9,7 +9,7 @@ import torch
 from maze_pl.collect.act_rewards import ActRewards
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.content_checks import check_acts
-from maze_pl.collect.final_observations import FinalObservations
+from maze_pl.collect.final_storage import FinalStorage
 from maze_pl.collect.progress import ActPlaces, CollectedActs, Progress
 from maze_pl.collect.state_tensors import from_tensors, tensor_views, to_tensors
 from maze_pl.collect.storage import RolloutStorage
@@ -54,7 +54,7 @@ class Collector:
         self._keys: tuple[StepKey, ...] = self.spec.step_keys
         self._flat = self.spec.is_flat
         self._act_rewards = ActRewards(self.storage, self.slots, self.spec.step_keys)
-        self._finals = FinalObservations(vector, self.slots)
+        self._finals = FinalStorage(vector, self.slots)
 
     def collect(self, policy: Policy) -> Rollout:
         """Collect one rollout.

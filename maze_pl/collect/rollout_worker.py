@@ -12,10 +12,10 @@ from maze_pl.collect.collector import Collector
 from maze_pl.collect.endless_episodes import TIME_LIMIT, EndlessEpisodes, addition_for
 from maze_pl.collect.episodes import play_episodes
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checkpoint import WRAPPER_STATISTICS
+from maze_pl.core.checkpoint_content import WRAPPER_STATISTICS
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.policy import evaluation_mode
 from maze_pl.core.seeding import derive_seed

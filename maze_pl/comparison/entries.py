@@ -26,7 +26,7 @@ from maze_pl.config.pieces import GROUP_NAME, RUN_CONFIG, require_run_directory
 from maze_pl.config.search_path import ConfigurationError, find, read
 from maze_pl.config.trust import UntrustedError, foreign_names, import_folders, refusal
 from maze_pl.runs.bundle_policy import BundlePolicy, is_bundle
-from maze_pl.runs.checkpoint import (
+from maze_pl.runs.checkpoint_files import (
     best_or_last,
     checkpoint_digest,
     checkpoint_path,
@@ -39,7 +39,7 @@ from maze_pl.runs.part_factories import to_factory
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.run_checkpoints import directory_of_run
 from maze_pl.runs.searching import check_search
-from maze_pl.runs.short_paths import shortest_ending
+from maze_pl.runs.short_names import shortest_ending
 
 _NAMES = ("random", "heuristic")
 _ENVIRONMENT = ("env", "wrappers", "action_masks", "max_agents")

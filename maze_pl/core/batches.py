@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import EpisodeSummary
 from maze_pl.core.episode_batch import joined_summaries
-from maze_pl.core.rows import Final, Rows, Segment, Tree, with_policy_states
+from maze_pl.core.rows import FinalObservations, Rows, Segment, Tree, with_policy_states
 from maze_pl.core.spaces import mapped
 
 
@@ -80,7 +80,7 @@ class Rollout(Experience):
 
     rows: Rows
     segments: dict[StepKey, Segment]
-    finals: dict[StepKey, Final]
+    finals: dict[StepKey, FinalObservations]
     n_rollout_steps: int
     flat: bool
     starting: Tensor | None = None
@@ -143,7 +143,7 @@ class Rollout(Experience):
             segments[key] = mapped(side_by_side, *with_policy_states(acts))
             ends = [part.finals[key] for part in parts]
             ends = [replace(end, env=end.env + first) for end, first in zip(ends, first_envs, strict=False)]
-            finals[key] = Final.joined(ends)
+            finals[key] = FinalObservations.joined(ends)
         summaries = joined_summaries([part.summaries for part in parts])
         flat = all(part.flat for part in parts)
         starting = [part.starting for part in parts if part.starting is not None]

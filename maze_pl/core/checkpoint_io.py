@@ -14,7 +14,7 @@ from maze_pl.system.atomic_files import PART_SUFFIX
 class ReadableCheckpointIO(TorchCheckpointIO):
     """Lightning's files of checkpoints, with Python numbers instead of NumPy's.
 
-    A file of `maze_pl.runs.checkpoint.write_checkpoint` has a name for incomplete files and is renamed
+    A file of `maze_pl.runs.checkpoint_files.write_checkpoint` has a name for incomplete files and is renamed
     when it is complete. So it is written in place, where Lightning would write it to the folder of
     temporary files and move it from there. Content that could not be read again is refused in it.
     """

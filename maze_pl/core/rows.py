@@ -108,7 +108,7 @@ class Segment(SegmentOf[Tensor]):
 
 
 @dataclass
-class Final:
+class FinalObservations:
     """Observations after truncated rows and the rollout's last rows, for actors of one step key.
 
     These are true successors, never the observation of a reset.
@@ -130,7 +130,9 @@ class Final:
     policy_state: Tree = field(default_factory=dict)
 
     @staticmethod
-    def joined(parts: Sequence[Final]) -> Final:
+    def joined(parts: Sequence[FinalObservations]) -> FinalObservations:
         """Concatenate final observations."""
-        one: Final = mapped(lambda *tensors: torch.cat(tensors), *with_policy_states(parts)) if parts[1:] else parts[0]
+        if len(parts) == 1:
+            return parts[0]
+        one: FinalObservations = mapped(lambda *tensors: torch.cat(tensors), *with_policy_states(parts))
         return one

@@ -13,10 +13,10 @@ from maze_pl.collect.engines.engine import Done, Engine
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_count
+from maze_pl.datamodules.completed_statistics import require_rebasing
 from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
 from maze_pl.datamodules.rollouts import RolloutDataModule
-from maze_pl.datamodules.wrapper_statistics import require_rebasing
 
 
 class ActorDataModule(RolloutDataModule):

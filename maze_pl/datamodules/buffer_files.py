@@ -17,7 +17,7 @@ from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.collect.replay.buffer import ReplayBuffer, n_separate_of
 from maze_pl.core.changed_spaces import changed_spaces, shortened
-from maze_pl.core.checkpoint import REPLAY_BUFFERS, data_module_state
+from maze_pl.core.checkpoint_content import REPLAY_BUFFERS, data_module_state
 from maze_pl.core.checkpoint_io import WrappingCheckpointIO, readable_io
 from maze_pl.core.provenance import PROVENANCE_KEY, shared_provenance
 from maze_pl.records.framing import written_size

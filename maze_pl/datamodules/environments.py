@@ -14,7 +14,7 @@ from maze_pl.collect.state_tensors import from_tensors, to_tensors
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batch_types import require_fitting_module
 from maze_pl.core.batches import Evaluation
-from maze_pl.core.checkpoint import WRAPPER_STATISTICS
+from maze_pl.core.checkpoint_content import WRAPPER_STATISTICS
 from maze_pl.core.checks import MOST_EPISODES, check_count
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy
@@ -22,15 +22,15 @@ from maze_pl.core.run_starts import is_first_fit
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.core.training_data import DataRequirements, DeclaresPolicy, requirements_of
+from maze_pl.datamodules.completed_statistics import CompletedStatistics, completed_statistics
 from maze_pl.datamodules.environment_maker import Env, EnvironmentMaker
 from maze_pl.datamodules.evaluation_environments import EvaluationEnvironments
-from maze_pl.datamodules.kept_statistics import KeptStatistics
 from maze_pl.datamodules.players import Players
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator, checked_evaluators
 from maze_pl.datamodules.run_seed import RunSeed
 from maze_pl.datamodules.source import Source
-from maze_pl.datamodules.taken_statistics import require_known_statistics, taken_statistics
-from maze_pl.datamodules.wrapper_statistics import CompletedStatistics, completed_statistics
+from maze_pl.datamodules.statistics_of_other_stacks import require_known_statistics, taken_statistics
+from maze_pl.datamodules.wrapper_statistics import WrapperStatistics
 from maze_pl.envs.building import make_frozen
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.events.event_log_ends import (
@@ -104,7 +104,7 @@ class EnvironmentDataModule(pl.LightningDataModule):
             owner=type(self).__qualname__,
         )
         self._evaluation = EvaluationEnvironments(self._environments, self.evaluators)
-        self._statistics = KeptStatistics()
+        self._statistics = WrapperStatistics()
         self._players = Players(type(self).__name__)
         self._first_episode = 0  # of evaluations
         self._has_begun = False  # True once collecting started, so that players have a state to save

@@ -8,7 +8,7 @@ from typing import Any
 from maze_pl.datamodules.environment_maker import SINGLE, EnvironmentMaker, MakeEnv
 from maze_pl.datamodules.evaluation_spaces import require_same_spaces
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
-from maze_pl.datamodules.taken_statistics import require_known_statistics, taken_statistics
+from maze_pl.datamodules.statistics_of_other_stacks import require_known_statistics, taken_statistics
 from maze_pl.envs.gif_files import GifFiles
 from maze_pl.envs.vector import VectorEnv
 from maze_pl.envs.wrappers.trajectory_recording_wrapper import TrajectoryRecordingWrapper

@@ -16,7 +16,7 @@ from maze_pl.collect.replay.placement import BufferDevice, device_of_buffer
 from maze_pl.collect.replay.storage import ReplayStorage
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import ReplayBatch
-from maze_pl.core.checkpoint import REPLAY_BUFFERS
+from maze_pl.core.checkpoint_content import REPLAY_BUFFERS
 from maze_pl.core.checks import check_count, check_fraction
 from maze_pl.core.episode_batch import joined_summaries
 from maze_pl.core.policy import Policy

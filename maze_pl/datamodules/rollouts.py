@@ -12,10 +12,10 @@ from pytorch_lightning.utilities import rank_zero_info
 
 from maze_pl.collect.engines.engine import Engine
 from maze_pl.collect.engines.in_process_engine import InProcessEngine
-from maze_pl.collect.host_policy import why_on_host
 from maze_pl.collect.replay.placement import can_be_written
 from maze_pl.collect.rollout_worker import RolloutWorker
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.host_policy import why_on_host
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checks import check_count, check_room_for_environments

@@ -14,10 +14,10 @@ from maze_pl.core.checks import check_count
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules.act_loader import ActLoader
+from maze_pl.datamodules.completed_statistics import CompletedStatistics
 from maze_pl.datamodules.environment_maker import Env
 from maze_pl.datamodules.environments import EnvironmentDataModule
 from maze_pl.datamodules.rollout_evaluator import RolloutEvaluator
-from maze_pl.datamodules.wrapper_statistics import CompletedStatistics
 from maze_pl.datasets.episode_loader import UnfitEpisodeError, UntrustedRecordsError
 from maze_pl.datasets.in_memory_dataset import InMemoryDataset
 from maze_pl.envs.building import make_frozen

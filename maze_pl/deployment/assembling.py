@@ -20,7 +20,7 @@ from maze_pl.envs.wrapper import wrappers_of
 from maze_pl.envs.wrappers.log_stats_wrapper import LogStatsWrapper
 from maze_pl.envs.wrappers.observation_normalization_wrapper import normalizers_of
 from maze_pl.runs.bundle_policy import BundlePolicy, bundle_policy
-from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
+from maze_pl.runs.checkpoint_files import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.closed_on_error import closed_on_error
 from maze_pl.runs.contained_wrappers import MakeWithout, StackWithout, class_path_of
 from maze_pl.runs.loading import load, load_data

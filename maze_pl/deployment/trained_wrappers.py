@@ -92,7 +92,7 @@ class TrainedWrappers:
         Raises:
             ConfigurationError: It does, so that observations would not mean the same as in training.
         """
-        from maze_pl.datamodules.taken_statistics import Wrappers, require_known_statistics
+        from maze_pl.datamodules.statistics_of_other_stacks import Wrappers, require_known_statistics
 
         stack = wrapper_stack(built.env)
         trained = self._in_list(stack, inner) if self.bundle is None else self._in_bundle(built)

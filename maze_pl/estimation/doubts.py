@@ -10,7 +10,7 @@ from maze_pl.core.cancelled_rewards import cancel_out
 from maze_pl.estimation.recorded_acts import RecordedActs
 from maze_pl.estimation.results import FEW_EPISODES
 from maze_pl.estimation.weighted_episodes import Array, WeightedEpisodes
-from maze_pl.runs.checkpoint import checkpoint_path
+from maze_pl.runs.checkpoint_files import checkpoint_path
 from maze_pl.runs.observation_units import (
     doubts_of_observations,
     observation_statistics,

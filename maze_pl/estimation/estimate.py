@@ -24,7 +24,7 @@ from maze_pl.estimation.recorded_acts import RecordedActs, read_acts
 from maze_pl.estimation.results import OffPolicyEstimate, OffPolicyEvaluation
 from maze_pl.estimation.reward_units import AGENT, unit_of_rewards
 from maze_pl.estimation.weighted_episodes import Array, ModelValues, WeightedEpisodes
-from maze_pl.runs.checkpoint import named_checkpoint
+from maze_pl.runs.checkpoint_files import named_checkpoint
 from maze_pl.runs.intervals import Interval, t_interval
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.reward_wrappers import reward_wrappers_in

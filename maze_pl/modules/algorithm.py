@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.actor_id import StepKey
-from maze_pl.core.checkpoint import add_to_checkpoint, checkpoint_entry
+from maze_pl.core.checkpoint_content import add_to_checkpoint, checkpoint_entry
 from maze_pl.core.checks import check_at_least
 from maze_pl.core.spec import Spec
 from maze_pl.modules.hyperparameters import PlainHyperparameters, save_plain_hyperparameters

@@ -18,11 +18,12 @@ from maze_pl.core.spec import Spec
 from maze_pl.distributions import DeterministicProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.optimization.flat_optimizer import gradient_norm
 from maze_pl.modules.optimization.network_parts import parts_of
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.modules.usable_heads import refuse_exploration_scale
 from maze_pl.schedules import Coefficient
 from maze_pl.system.ranks import sum_over_ranks, world_size
 

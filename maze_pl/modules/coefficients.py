@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from maze_pl.core.checkpoint import written_entry
+from maze_pl.core.checkpoint_content import written_entry
 from maze_pl.schedules import Coefficient, described, run_progress, value_at
 from maze_pl.schedules.coefficient import Check
 
@@ -32,13 +32,13 @@ class _Scheduled(NamedTuple):
     check: Check | None
 
 
-class _Seen(NamedTuple):
+class _Attribute(NamedTuple):
     """The attribute of an option; a tensor is not read, as that would wait for its device."""
 
     value: object
     version: int  # of a tensor, which may be changed in place
 
-    def is_same(self, other: _Seen) -> bool:
+    def is_same(self, other: _Attribute) -> bool:
         """Return True if both are the same tensor in the same version, or equal numbers."""
         if isinstance(self.value, Tensor) or isinstance(other.value, Tensor):
             return self.value is other.value and self.version == other.version
@@ -66,11 +66,11 @@ class Coefficients:
     def __init__(self, module: pl.LightningModule) -> None:
         self._module = module
         self._scheduled: dict[str, _Scheduled] = {}
-        self._values: dict[str, float] = {}
-        self._numbers: dict[str, float | None] = {}  # by the options, of those without a schedule
+        self._scheduled_values: dict[str, float] = {}
+        self._constants: dict[str, float | None] = {}  # by the options, of those without a schedule
         self._checks: dict[str, Check | None] = {}
         self._optional: set[str] = set()
-        self._followed: dict[str, _Seen] | None = None  # at the latest `follow`; None before the first run
+        self._at_follow: dict[str, _Attribute] | None = None  # at the latest `follow`; None before the first run
 
     @property
     def names(self) -> list[str]:
@@ -80,7 +80,7 @@ class Coefficients:
     @property
     def values(self) -> dict[str, float]:
         """Current values by name; those of the beginning of the run before it starts."""
-        return dict(self._values)
+        return dict(self._scheduled_values)
 
     def add(self, name: str, coefficient: Coefficient, check: Check | None) -> float | Tensor:
         """Add an option; see `AlgorithmModule.coefficient`."""
@@ -88,20 +88,20 @@ class Coefficients:
         self._checks[name] = check
         self._optional.discard(name)  # of a class that this one extends
         if not callable(coefficient):
-            self._numbers[name] = float(first)
-            return first if _is_followed(first) else float(first)
+            self._constants[name] = float(first)
+            return first if _is_number(first) else float(first)
         for progress in (0.25, 0.5, 0.75, 1.0):  # finds most values out of range before training
             value_at(name, coefficient, progress, check)
         self._scheduled[name] = _Scheduled(coefficient, check)
-        self._numbers.pop(name, None)  # of a class that this one extends
+        self._constants.pop(name, None)  # of a class that this one extends
         self._module.hparams[name] = described(coefficient)  # a text, which no constructor accepts
-        self._values[name] = first
+        self._scheduled_values[name] = first
         return nn.Buffer(torch.tensor(first, dtype=torch.get_default_dtype()), persistent=False)
 
     def add_optional(self, name: str, coefficient: Coefficient | None, check: Check | None) -> float | Tensor | None:
         """Add an option that may be None; see `AlgorithmModule.optional_coefficient`."""
         if coefficient is None:
-            self._numbers[name], self._checks[name] = None, check
+            self._constants[name], self._checks[name] = None, check
         value = None if coefficient is None else self.add(name, coefficient, check)
         self._optional.add(name)
         return value
@@ -124,8 +124,8 @@ class Coefficients:
                 follows = f"{name} follows the schedule {described(self._scheduled[name].schedule)}"
                 remedy = f"pass a number to {type(self._module).__name__}({name}=...)"
                 raise TypeError(f"{follows}, and cannot be set to {value!r}: {remedy}")
-        elif name in self._numbers and not (value is None and name in self._optional):
-            if not _is_followed(value):
+        elif name in self._constants and not (value is None and name in self._optional):
+            if not _is_number(value):
                 expected = "a number, or a tensor of one: convert it by float(...)"
                 raise TypeError(f"{name}={value!r} must be {expected}")
             if not isinstance(value, Tensor) or value.device.type == "cpu":
@@ -141,21 +141,21 @@ class Coefficients:
         Raises:
             ValueError: A value is out of range.
         """
-        self._followed = self._seen()
+        self._at_follow = self._attributes()
         if not self._scheduled:
             return
         progress = run_progress(trainer)
         for name, (schedule, check) in self._scheduled.items():
-            self._values[name] = value_at(name, schedule, progress, check)
-            self._module.get_buffer(name).fill_(self._values[name])
+            self._scheduled_values[name] = value_at(name, schedule, progress, check)
+            self._module.get_buffer(name).fill_(self._scheduled_values[name])
 
     # ------------------------------------------------------------------------------------------------- callbacks
 
     @property
     def are_changed(self) -> bool:
         """True if a callback has set an option since `follow` was called."""
-        followed = self._followed
-        return followed is None or not all(seen.is_same(followed[name]) for name, seen in self._seen().items())
+        at_follow = self._at_follow
+        return at_follow is None or not all(one.is_same(at_follow[name]) for name, one in self._attributes().items())
 
     def save(self, checkpoint: dict[str, Any]) -> None:
         """Add the numbers that callbacks have set, if any, to maze_pl's entry of a checkpoint.
@@ -165,7 +165,7 @@ class Coefficients:
         """
         entry: dict[str, dict[str, float | None]] = {}
         for name, value in self._by_callbacks().items():
-            entry[name] = {"option": self._numbers[name], "value": value}
+            entry[name] = {"option": self._constants[name], "value": value}
         if entry:
             written_entry(checkpoint)[_ENTRY] = entry
 
@@ -177,37 +177,37 @@ class Coefficients:
         Args:
             checkpoint: The checkpoint; those of earlier versions do not have such numbers.
         """
-        if self._followed is not None:
+        if self._at_follow is not None:
             for name in self._by_callbacks():
-                setattr(self._module, name, self._numbers[name])
+                setattr(self._module, name, self._constants[name])
         for name, saved in written_entry(checkpoint).get(_ENTRY, {}).items():
-            if name in self._numbers and self._numbers[name] == saved["option"]:
+            if name in self._constants and self._constants[name] == saved["option"]:
                 setattr(self._module, name, saved["value"])
 
     def _by_callbacks(self) -> dict[str, float | None]:
         """Return the numbers of attributes that are not those of the options, by name."""
         changed: dict[str, float | None] = {}
-        for name, seen in self._seen().items():
-            value: Any = seen.value
+        for name, one in self._attributes().items():
+            value: Any = one.value
             value = value.detach() if isinstance(value, Tensor) else value
             value = None if value is None else float(value)
-            if value != self._numbers[name]:
+            if value != self._constants[name]:
                 changed[name] = value
         return changed
 
-    def _seen(self) -> dict[str, _Seen]:
+    def _attributes(self) -> dict[str, _Attribute]:
         """Return the attributes of options without a schedule; the option where it is not a number."""
-        seen: dict[str, _Seen] = {}
-        for name, number in self._numbers.items():
+        attributes: dict[str, _Attribute] = {}
+        for name, number in self._constants.items():
             value = getattr(self._module, name, number)
             if isinstance(value, Tensor) and value.numel() == 1:
-                seen[name] = _Seen(value, 0 if value.is_inference() else value._version)
+                attributes[name] = _Attribute(value, 0 if value.is_inference() else value._version)
             else:
-                seen[name] = _Seen(value if value is None or isinstance(value, Real) else number, 0)
-        return seen
+                attributes[name] = _Attribute(value if value is None or isinstance(value, Real) else number, 0)
+        return attributes
 
 
-def _is_followed(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """True for numbers, also of NumPy, and tensors of one, whose changes are seen and saved."""
     if isinstance(value, Tensor):
         return value.numel() == 1

@@ -11,7 +11,7 @@ from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch.optim import Optimizer
 
-from maze_pl.core.checkpoint import GroupSettings, add_to_checkpoint, checkpoint_entry
+from maze_pl.core.checkpoint_content import GroupSettings, add_to_checkpoint, checkpoint_entry
 from maze_pl.core.checks import check_not_negative, check_positive
 from maze_pl.modules.optimization.optimizer_options import OptimizerOptions
 from maze_pl.modules.schedulers import Schedulers

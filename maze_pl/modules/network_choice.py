@@ -4,14 +4,10 @@ from inspect import getattr_static
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import pytorch_lightning as pl
-import torch
-from gymnasium import spaces
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
-from torch import Tensor
 
-from maze_pl.agents import Critic, TorchActorCritic, TorchPolicy
+from maze_pl.agents import Critic, TorchActorCritic
 from maze_pl.core.spec import Spec
-from maze_pl.distributions import ProbabilityDistribution
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer, as_yaml
 
 DistributionOverrides = list[dict[str, Any]]
@@ -130,48 +126,3 @@ def require_critic(algorithm: str, critic: Critic | None, critic_type: type) -> 
         found = "none" if critic is None else f"a {type(critic).__name__}"
         remedy = "name a composer that builds one in networks, or set networks to auto"
         raise ValueError(f"{algorithm} needs a {critic_type.__name__}, not {found}: {remedy}")
-
-
-def refuse_exploration_scale(algorithm: str, policy: TorchPolicy, *, accepted: tuple[type, ...] = ()) -> None:
-    """Refuse heads whose probabilities come from a scale of exploration, which the algorithm does not set.
-
-    Args:
-        algorithm: Name of an algorithm that learns from the probabilities of actions.
-        policy: The policy.
-        accepted: Distributions that the algorithm can learn without probabilities.
-
-    Raises:
-        ValueError: A head has such a distribution; see `ProbabilityDistribution.has_exploration_scale`.
-    """
-    for key in policy.spec.step_keys:
-        action_space = policy.spec.steps[key].action_space
-        for head, distribution in policy.distribution_classes(key).items():
-            if not distribution.has_exploration_scale or issubclass(distribution, accepted):
-                continue
-            where = f"action head {head!r} of sub-step {key!r} has the distribution {distribution.__name__}"
-            reason = f"all its randomness comes from a scale of exploration, which {algorithm} does not set"
-            remedy = "omit the head from distribution_mapper_config, so that it has the default distribution"
-            if isinstance(action_space[head], spaces.Box):
-                remedy = "name SquashedGaussianProbabilityDistribution in distribution_mapper_config"
-            raise ValueError(f"{where}, from which {algorithm} cannot learn: {reason}; {remedy}")
-
-
-def has_gradient_of_samples(distribution: ProbabilityDistribution) -> bool:
-    """Return whether samples change with the logits; those of `torch.normal` have a gradient that is always 0.
-
-    Args:
-        distribution: Distribution of a continuous head.
-    """
-    logits = distribution.logits.detach()
-    return _changes_with(distribution, logits) or _changes_with(distribution, torch.zeros_like(logits))
-
-
-def _changes_with(distribution: ProbabilityDistribution, logits: Tensor) -> bool:
-    """Return whether a sample by these logits has a gradient; where they are large, it may vanish."""
-    logits = logits.clone().requires_grad_()
-    sample = type(distribution)(logits, distribution.action_space, distribution.temperature).sample()
-    if not sample.requires_grad:
-        return False
-    weighted = sample.flatten().cumsum(0).sum()  # unlike a sum, it changes also if shares sum to 1
-    (gradient,) = torch.autograd.grad(weighted, logits, allow_unused=True)
-    return gradient is not None and bool(gradient.any())

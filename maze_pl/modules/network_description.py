@@ -14,7 +14,7 @@ from torch import nn
 from maze_pl.agents import TorchActorCritic, TorchPolicy
 
 if TYPE_CHECKING:
-    from maze_pl.core.checkpoint import CheckpointEntry
+    from maze_pl.core.checkpoint_content import CheckpointEntry
 
 _PREFIX = "actor_critic."  # of the weights of policy and critic in those of an algorithm
 _TORCH = "torch.nn.modules."

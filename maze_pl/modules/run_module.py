@@ -17,7 +17,7 @@ from maze_pl.agents.acting import ActsOnObservations
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batch_types import learned_type, require_fitting_batch, require_fitting_data
 from maze_pl.core.batches import Evaluation, Experience
-from maze_pl.core.checkpoint import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
+from maze_pl.core.checkpoint_content import CheckpointEntry, RankState, add_to_checkpoint, checkpoint_entry
 from maze_pl.core.checkpoint_io import readable_io
 from maze_pl.core.seeding import derive_seed
 from maze_pl.core.spec import Spec

@@ -22,12 +22,12 @@ from maze_pl.distributions import ProbabilityDistribution
 from maze_pl.distributions.probability_distribution import MaskableProbabilityDistribution as Maskable
 from maze_pl.distributions.probability_distribution import choice_sizes, masked_by_network
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption, refuse_exploration_scale
+from maze_pl.modules.network_choice import DistributionOverrides, NetworksOption
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
 from maze_pl.modules.target_networks import warn_of_rounding
 from maze_pl.modules.td_errors import TDErrors
-from maze_pl.modules.usable_heads import refuse_open_bounds, refuse_unusable_head
+from maze_pl.modules.usable_heads import refuse_exploration_scale, refuse_open_bounds, refuse_unusable_head
 from maze_pl.schedules import Coefficient, value_at
 
 POLICY, CRITIC, ENTROPY = range(3)

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise, zip_longest
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from maze_pl.perception.network_graph import Box, NetworkGraph
+from maze_pl.perception.network_graph import NetworkBox, NetworkGraph
 
 _SIZE = 10.0  # font size in points
 _LETTER = 0.0837  # width of a letter in inches
@@ -63,7 +63,7 @@ def table(graphs: Mapping[str, NetworkGraph]) -> str:
     return "\n".join([*lines, f"{', '.join(graphs)}: {_count(parameters)}"])
 
 
-def _rows(graph: NetworkGraph, box: Box) -> list[_Row]:
+def _rows(graph: NetworkGraph, box: NetworkBox) -> list[_Row]:
     """Lines of a block in a table."""
     inputs: list[str] = []
     outputs: list[str] = []
@@ -126,7 +126,7 @@ def draw(graph: NetworkGraph, title: str) -> Any:
 
     texts = {box: _lines(graph, box) for box in graph.boxes}
     places, routes = _layout(graph.edges, texts)
-    heading = Box(-1)
+    heading = NetworkBox(-1)
     texts[heading] = [title, f"{graph.network}, {_count(graph.parameters)}"]
     places[heading] = _Place(0.0, -2.2 * _LINE, _width(texts[heading]), 2 * _LINE)
     half = max(abs(place.x) + place.width / 2 for place in places.values()) + _GAP
@@ -194,7 +194,7 @@ def render(figure: Any, form: str) -> bytes:
     return content.getvalue()
 
 
-def _style(graph: NetworkGraph, box: Box) -> dict[str, Any]:
+def _style(graph: NetworkGraph, box: NetworkBox) -> dict[str, Any]:
     """Shape and colours of a box: blue for blocks, darker for more parameters, red for tensors."""
     fill = (0.99, 0.91, 0.9)
     edge = "#c9504a"
@@ -208,7 +208,7 @@ def _style(graph: NetworkGraph, box: Box) -> dict[str, Any]:
     return {"boxstyle": shape, "facecolor": fill, "edgecolor": edge}
 
 
-def _lines(graph: NetworkGraph, box: Box) -> list[str]:
+def _lines(graph: NetworkGraph, box: NetworkBox) -> list[str]:
     """Lines of text in a box."""
     name = _wrapped(box.name, _LETTERS)
     if not box.block:
@@ -222,8 +222,8 @@ def _width(lines: Sequence[str]) -> float:
 
 
 def _layout(
-    edges: Sequence[tuple[Box, Box]], texts: Mapping[Box, Sequence[str]]
-) -> tuple[dict[Box, _Place], list[list[tuple[float, float]]]]:
+    edges: Sequence[tuple[NetworkBox, NetworkBox]], texts: Mapping[NetworkBox, Sequence[str]]
+) -> tuple[dict[NetworkBox, _Place], list[list[tuple[float, float]]]]:
     """Place boxes in layers.
 
     Args:
@@ -237,17 +237,17 @@ def _layout(
     layers = _layers(edges, texts)
     last = max(layers.values())
     widths = {box: _width(lines) for box, lines in texts.items()}
-    chains: list[list[Box]] = []  # boxes and segments along each edge
+    chains: list[list[NetworkBox]] = []  # boxes and segments along each edge
     for source, target in edges:
-        segments = [Box(layer) for layer in range(layers[source] + 1, layers[target])]
+        segments = [NetworkBox(layer) for layer in range(layers[source] + 1, layers[target])]
         chains.append([source, *segments, target])
         for segment in segments:
             layers[segment] = segment.layer
             widths[segment] = 0.0
-    rows: list[list[Box]] = [[] for _ in range(last + 1)]
+    rows: list[list[NetworkBox]] = [[] for _ in range(last + 1)]
     for box, layer in layers.items():
         rows[layer].append(box)
-    pairs: list[tuple[Box, Box]] = []
+    pairs: list[tuple[NetworkBox, NetworkBox]] = []
     for chain in chains:
         pairs += pairwise(chain)
     xs = _columns(rows, pairs, widths)
@@ -272,7 +272,7 @@ def _layout(
     return places, routes
 
 
-def _layers(edges: Sequence[tuple[Box, Box]], boxes: Iterable[Box]) -> dict[Box, int]:
+def _layers(edges: Sequence[tuple[NetworkBox, NetworkBox]], boxes: Iterable[NetworkBox]) -> dict[NetworkBox, int]:
     """Layer of each box; those that nothing reads, the outputs, are in the last one."""
     layers = {box: box.layer for box in boxes}
     last = max(layers.values())
@@ -284,10 +284,10 @@ def _layers(edges: Sequence[tuple[Box, Box]], boxes: Iterable[Box]) -> dict[Box,
 
 
 def _columns(
-    rows: list[list[Box]],
-    pairs: Sequence[tuple[Box, Box]],
-    widths: Mapping[Box, float],
-) -> dict[Box, float]:
+    rows: list[list[NetworkBox]],
+    pairs: Sequence[tuple[NetworkBox, NetworkBox]],
+    widths: Mapping[NetworkBox, float],
+) -> dict[NetworkBox, float]:
     """Horizontal centre of each box: boxes side by side, with the middle of each row at 0.
 
     Sweeps down and up sort each row by the mean position of each box's neighbours, so that few

@@ -24,7 +24,7 @@ from maze_pl.perception.network_construction import on_zeros
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class NetworkBox:
     """A block or a tensor.
 
     Attributes:
@@ -55,38 +55,38 @@ class NetworkGraph:
 
     network: str
     parameters: Mapping[int, int]
-    boxes: list[Box] = field(default_factory=list)
-    edges: list[tuple[Box, Box]] = field(default_factory=list)
+    boxes: list[NetworkBox] = field(default_factory=list)
+    edges: list[tuple[NetworkBox, NetworkBox]] = field(default_factory=list)
 
-    def share(self, box: Box) -> float:
+    def share(self, box: NetworkBox) -> float:
         """Fraction of the network's parameters that belong to a block."""
         return sum(box.parameters.values()) / max(1, sum(self.parameters.values()))
 
     def add(
         self,
-        sources: Sequence[Box],
+        sources: Sequence[NetworkBox],
         name: str,
         *,
         block: str = "",
         shape: tuple[int, ...] = (),
         parameters: Mapping[int, int] | None = None,
-    ) -> Box:
+    ) -> NetworkBox:
         """Add a box that depends on others: a tensor with a shape, or a block with parameters.
 
         Args:
             sources: The boxes that it depends on.
-            name: See `Box`, as for the further arguments.
+            name: See `NetworkBox`, as for the further arguments.
             block: Class of the block; empty for a tensor.
             shape: Shape of the tensor.
             parameters: Parameters of the block; None for none.
         """
         layer = max((source.layer + 1 for source in sources), default=0)
-        box = Box(layer, name, block, shape, parameters or {})
+        box = NetworkBox(layer, name, block, shape, parameters or {})
         self.boxes.append(box)
         self.edges.extend((source, box) for source in sources)
         return box
 
-    def add_blocks(self, module: nn.Module, path: str, tensors: dict[str, Box]) -> None:
+    def add_blocks(self, module: nn.Module, path: str, tensors: dict[str, NetworkBox]) -> None:
         """Add a module's blocks, inputs and outputs; an `InferenceBlock` is added block by block.
 
         Args:
@@ -118,7 +118,7 @@ class NetworkGraph:
             for name, child in module.named_children():
                 self.add_blocks(child, f"{path}{name}.", tensors)
 
-    def add_exploration(self, head: str, exploration: GaussianExploration, tensors: Mapping[str, Box]) -> None:
+    def add_exploration(self, head: str, exploration: GaussianExploration, tensors: Mapping[str, NetworkBox]) -> None:
         """Add the exploration of a head, which completes the network's output.
 
         Args:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import NETWORKS, written_entry
+from maze_pl.core.checkpoint_content import NETWORKS, written_entry
 from maze_pl.core.provenance import PROVENANCE_KEY
 from maze_pl.reports.archive_values import TensorShape, archive_values
 from maze_pl.reports.plain_text import bounded, is_printable_count

@@ -11,7 +11,7 @@ from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.html_parts import Content, Markup, element, folded, missing, section, table
 from maze_pl.reports.run_facts import COMPARISON, read_json, trust_option
 from maze_pl.reports.run_groups import run_names
-from maze_pl.runs.checkpoint import checkpoint_digest
+from maze_pl.runs.checkpoint_files import checkpoint_digest
 from maze_pl.runs.intervals import Interval, estimate
 from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.seed_results import FINAL_FILE

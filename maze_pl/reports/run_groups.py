@@ -14,7 +14,7 @@ from maze_pl.config.search_path import ConfigurationError, parse
 from maze_pl.config.summary import may_be_shown
 from maze_pl.core.provenance import Provenance
 from maze_pl.runs.provenance import recorded_provenance
-from maze_pl.runs.short_paths import shortest_ending
+from maze_pl.runs.short_names import shortest_ending
 
 _LENGTHS: Final = ("early_stopping", "stop_at_return")  # options that only end training
 _LENGTHS_OF_TRAINER: Final = ("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time")

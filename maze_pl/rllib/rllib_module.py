@@ -10,8 +10,9 @@ from torch.optim import Optimizer
 from maze_pl.agents import TorchActorCritic
 from maze_pl.core.spec import Spec
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.run_module import RunModule
+from maze_pl.modules.usable_heads import refuse_exploration_scale
 from maze_pl.perception.models.automatic_model_composer import AutomaticModelComposer
 from maze_pl.rllib.algorithm_options import AlgorithmOptions, OptionValue, configuration_of
 from maze_pl.rllib.environment_source import EnvironmentSource

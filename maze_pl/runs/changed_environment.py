@@ -8,7 +8,7 @@ from lightning_utilities.core.rank_zero import rank_zero_info
 
 from maze_pl.config.search_path import as_values
 from maze_pl.core.changed_spaces import changed_spaces, shortened
-from maze_pl.core.checkpoint import CheckpointEntry
+from maze_pl.core.checkpoint_content import CheckpointEntry
 from maze_pl.runs.other_environment import (
     are_same,
     options_of_parts,

@@ -11,9 +11,9 @@ import numpy as np
 from maze_pl.agents.bounded_actions import complete_critics
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.config.trust import foreign_names, refusal
-from maze_pl.core.checkpoint import checkpoint_entry, data_module_state
+from maze_pl.core.checkpoint_content import checkpoint_entry, data_module_state
 from maze_pl.runs.changed_environment import tell_changed_environment
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
     from maze_pl.core.actor_id import StepKey

@@ -23,8 +23,8 @@ from maze_pl.config.trust import (
     refusal,
     require_modules,
 )
-from maze_pl.core.checkpoint import checkpoint_entry
-from maze_pl.runs.checkpoint import checkpoint_path, read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.core.checkpoint_content import checkpoint_entry
+from maze_pl.runs.checkpoint_files import checkpoint_path, read_checkpoint, run_configuration, wrapper_statistics_in
 from maze_pl.runs.other_environment import tell_other_environment
 from maze_pl.runs.run_checkpoints import directory_of_run
 

@@ -12,7 +12,7 @@ from maze_pl.core.class_path import import_object
 from maze_pl.envs.building import class_of
 from maze_pl.envs.wrapper import ObservationWrapper
 from maze_pl.envs.wrappers import ObservationNormalizationWrapper
-from maze_pl.runs.checkpoint import read_checkpoint, run_configuration, wrapper_statistics_in
+from maze_pl.runs.checkpoint_files import read_checkpoint, run_configuration, wrapper_statistics_in
 from maze_pl.runs.recording_run import recording_checkpoint, recording_run
 from maze_pl.runs.rollout_wrappers import rollout_folder
 from maze_pl.runs.run_checkpoints import BEST

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from maze_pl.config.pieces import RUN_CONFIG
 from maze_pl.config.search_path import ConfigurationError, as_values, dump, read
-from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.core.checkpoint_content import checkpoint_entry
 from maze_pl.runs.run_checkpoints import directory_of_run
 
 _PARTS: Final = ("env", "wrappers")

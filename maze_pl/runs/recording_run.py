@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.runs.checkpoint import checkpoint_digest
+from maze_pl.runs.checkpoint_files import checkpoint_digest
 from maze_pl.runs.provenance import recorded_provenance
 from maze_pl.runs.rollout_table import EPISODES_FILE
 from maze_pl.runs.run_checkpoints import BEST, LAST, checkpoint_folders, holds_checkpoints

@@ -15,9 +15,9 @@ from maze_pl.config.assembling import SEEDS_FILE, SWEEP_FILE
 from maze_pl.config.pieces import PROVENANCE_FILE, RUN_CONFIG
 from maze_pl.config.search_path import OUTPUT_FOLDER, ConfigurationError
 from maze_pl.config.trust import SOURCE_FOLDERS
-from maze_pl.core.checkpoint import checkpoint_entry
+from maze_pl.core.checkpoint_content import checkpoint_entry
 from maze_pl.core.metrics_table import STEP_COLUMN
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint
 from maze_pl.runs.metrics import read_columns
 from maze_pl.runs.run_checkpoints import BEST, CHECKPOINTS, LAST, RunCheckpoint, run_checkpoints
 from maze_pl.runs.run_lock import lock_for_writing

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maze_pl.agents.bounded_actions import complete_critics
-from maze_pl.core.checkpoint import NETWORKS, checkpoint_entry
-from maze_pl.runs.checkpoint import read_checkpoint, wrapper_statistics_in
+from maze_pl.core.checkpoint_content import NETWORKS, checkpoint_entry
+from maze_pl.runs.checkpoint_files import read_checkpoint, wrapper_statistics_in
 from maze_pl.runs.compatibility import require_equal, require_same_names, shapes
 from maze_pl.runs.vector_inputs import vector_inputs
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from maze_pl.core.checkpoint import CheckpointEntry
+    from maze_pl.core.checkpoint_content import CheckpointEntry
     from maze_pl.datamodules.environments import EnvironmentDataModule
     from maze_pl.modules import AlgorithmModule
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from maze_pl.core.checks import check_count
 from maze_pl.datamodules.environments import EnvironmentDataModule
-from maze_pl.runs.checkpoint import checkpoint_path, named_checkpoint
+from maze_pl.runs.checkpoint_files import checkpoint_path, named_checkpoint
 from maze_pl.runs.loading import load, load_data
 from maze_pl.runs.recorders import without_recorders
 from maze_pl.runs.reward_wrappers import reward_wrappers_in

@@ -7,8 +7,8 @@ import torch
 
 from maze_pl.agents import act_parts
 from maze_pl.agents.act_parts import in_parts, n_parts
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.modules import IMPALA
 from maze_pl.modules.on_policy.evaluation import existing_acts, log_ratios

@@ -22,7 +22,7 @@ from maze_pl.__main__ import main
 from maze_pl.bundle import export as exporting
 from maze_pl.bundle.errors import ExportError
 from maze_pl.bundle.traced_policy import TracedPolicy, traced
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl_runtime import Policy
 
 pytestmark = pytest.mark.slow

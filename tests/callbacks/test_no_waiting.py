@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from maze_pl.__main__ import main
-from maze_pl.collect import tensor_collector
+from maze_pl.collect.tensors import tensor_collector
 from maze_pl.modules.algorithm import AlgorithmModule
 from maze_pl.modules.run_module import RunModule
 from tests.callbacks.no_waiting import NoWaiting

@@ -16,11 +16,11 @@ import torch
 import yaml
 
 from maze_pl.__main__ import main
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl.envs.trajectory_record import read_trajectories
 from maze_pl.records.file_contents import file_contents
 from maze_pl.reports.archive_values import archive_values
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint
 from tests.bad_input.project import SMALL, Code, tree
 from tests.bundle.written_bundles import write_bundle
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maze_pl.__main__ import main
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl.reports.plain_text import as_json, as_lines
 from tests.reports.written_runs import write_run
 

@@ -13,8 +13,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs import ArrayVectorEnv, SequentialVectorEnv

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs import ArrayVectorEnv, CartPoleArrayEnv, GymMazeEnv, SequentialVectorEnv
 from maze_pl.envs.tensors import CartPoleTensorEnv

@@ -42,7 +42,7 @@ from maze_pl.envs.wrappers import (
     RewardScalingWrapper,
     TimeLimitWrapper,
 )
-from maze_pl.runs.checkpoint import checkpoint_digest
+from maze_pl.runs.checkpoint_files import checkpoint_digest
 from maze_pl.runs.rollout import rollout
 from maze_pl.search import SearchError
 from tests.bad_input.project import SMALL

@@ -6,7 +6,7 @@ import pytest
 
 from maze_pl.config.assembling import prepare
 from maze_pl.config.search_path import ConfigurationError, find, parse, shipped_folder
-from maze_pl.runs.checkpoint import checkpoint_path
+from maze_pl.runs.checkpoint_files import checkpoint_path
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core import observation_sample
 from maze_pl.core.batches import ReplayBatch, Rollout, TransitionBatch
 from maze_pl.core.observation_sample import ObservationSample, places_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maze_pl.core.batches import Rollout
-from maze_pl.core.rows import Final, Rows, Segment
+from maze_pl.core.rows import FinalObservations, Rows, Segment
 from maze_pl.core.streams import act_streams, dense_streams
 from tests.collect.collectors import collector_of, random_policy
 from tests.collect.scripted import Act, Episode, Script, make_env
@@ -52,7 +52,7 @@ def test_streams_of_dense_rollouts_add_rewards_in_a_fixed_order(n_keys: int) -> 
         key: Segment({}, {}, filled, zeros + key, zeros, reward[key], ~filled, ~filled) for key in range(n_keys)
     }
     rows = Rows(filled, reward.sum(0), terminated, truncated, zeros + 1, zeros, zeros, zeros, zeros)
-    finals = {0: Final(*truncated.nonzero(as_tuple=True), zeros[0, :1], zeros[0, :1], {})}
+    finals = {0: FinalObservations(*truncated.nonzero(as_tuple=True), zeros[0, :1], zeros[0, :1], {})}
     with RefuseCumulativeSums():
         streams = dense_streams(Rollout(rows, segments, finals, n_rows, n_keys == 1, dense=True), GAMMA)
     for key in range(n_keys):

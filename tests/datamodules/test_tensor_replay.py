@@ -8,7 +8,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.collect import tensor_collector
+from maze_pl.collect.tensors import tensor_collector
 from maze_pl.datamodules import ReplayDataModule
 from maze_pl.modules import DQN
 from tests.envs.tensors.tensor_envs import ENVS

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from maze_pl.bundle.bundle_files import bundle_bytes
 from maze_pl.collect.state_tensors import to_tensors
-from maze_pl.core.checkpoint import WRAPPER_STATISTICS, add_to_checkpoint
+from maze_pl.core.checkpoint_content import WRAPPER_STATISTICS, add_to_checkpoint
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv, ObservationWrapper, Wrapper
 from maze_pl.envs.building import make_wrapped

@@ -9,7 +9,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from maze_pl.core.checkpoint import add_to_checkpoint
+from maze_pl.core.checkpoint_content import add_to_checkpoint
 from maze_pl.datamodules import RolloutDataModule, RolloutEvaluator, TrajectoryDataModule
 from maze_pl.datasets import InMemoryDataset
 from maze_pl.envs import make_gym_maze_env

@@ -15,7 +15,7 @@ from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateCritic
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Evaluation, Rollout
 from maze_pl.core.episode import EpisodeSummary
-from maze_pl.core.rows import Final, Rows, Segment
+from maze_pl.core.rows import FinalObservations, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 
 
@@ -72,7 +72,7 @@ def make_flat_rollout(n_steps: int = 10, n_envs: int = 4, seed: int = 0, ends: f
     needed[-1] = ~terminated[-1]
     row, env = needed.nonzero(as_tuple=True)
     none = torch.zeros_like(row)
-    final = Final(row, env, none, none, {"observation": torch.randn(len(row), 3, generator=generator)})
+    final = FinalObservations(row, env, none, none, {"observation": torch.randn(len(row), 3, generator=generator)})
     return Rollout(
         rows, {0: segment}, {0: final}, n_steps, True, summaries=[summary(float(seed), 0, seed)], seconds=0.25
     )
@@ -110,8 +110,8 @@ def make_team_rollout(n_steps: int = 8, n_envs: int = 3, seed: int = 0, crew_act
         )
     (env,) = (~terminated[-1]).nonzero(as_tuple=True)
     row, none = torch.full_like(env, n_steps - 1), torch.zeros_like(env)
-    lead = Final(row, env, none, none, {"lead_view": torch.randn(len(env), 3, generator=generator)})
-    crew = Final(env[:0], env[:0], env[:0], env[:0], {"crew_view": torch.zeros(0, 3)})
+    lead = FinalObservations(row, env, none, none, {"lead_view": torch.randn(len(env), 3, generator=generator)})
+    crew = FinalObservations(env[:0], env[:0], env[:0], env[:0], {"crew_view": torch.zeros(0, 3)})
     return Rollout(rows, segments, {"lead": lead, "crew": crew}, n_steps, False)
 
 

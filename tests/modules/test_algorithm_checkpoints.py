@@ -12,7 +12,7 @@ from pytorch_lightning import Callback, Trainer
 
 from maze_pl.callbacks import LastCheckpoint
 from maze_pl.core.batches import Rollout
-from maze_pl.core.checkpoint import CHECKPOINT_FORMAT
+from maze_pl.core.checkpoint_content import CHECKPOINT_FORMAT
 from maze_pl.modules import A2C, PPO
 from maze_pl.modules.run_statistics import RunStatistics
 from tests.modules.small_algorithms import GradientAscent, flat

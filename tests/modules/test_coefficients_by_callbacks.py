@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 import torch
 
 from maze_pl.callbacks import LastCheckpoint
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl.core.spec import Spec
 from maze_pl.modules import DQN, IMPALA, PPO
 from maze_pl.schedules import Linear

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from maze_pl.collect import tensor_collector
+from maze_pl.collect.tensors import tensor_collector
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs.tensors import CartPoleTensorEnv

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import LearningRateMonitor
 
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl.modules import PPO, AlgorithmModule
 
 pytestmark = [

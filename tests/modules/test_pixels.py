@@ -18,7 +18,7 @@ import maze_pl
 from maze_pl.__main__ import main
 from maze_pl.agents import TorchActorCritic, act_parts
 from maze_pl.core.batches import Rollout
-from maze_pl.core.rows import Final, Rows, Segment
+from maze_pl.core.rows import FinalObservations, Rows, Segment
 from maze_pl.core.spec import Spec, StepSpec
 from maze_pl.modules import A2C, PPO
 from maze_pl.modules.on_policy.learning_batch import learning_batch
@@ -68,7 +68,7 @@ def rollout() -> Rollout:
     action = {"action": torch.randint(3, (T, N), generator=draw)}
     segment = Segment({"screen": images[:T]}, action, ~flags, zeros, zeros, reward, flags, flags, None)
     envs = torch.arange(N)
-    final = Final(envs * 0 + T - 1, envs, envs * 0, envs * 0, {"screen": images[T]})
+    final = FinalObservations(envs * 0 + T - 1, envs, envs * 0, envs * 0, {"screen": images[T]})
     return Rollout(rows, {0: segment}, {0: final}, T, flat=True)
 
 

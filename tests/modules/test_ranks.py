@@ -12,7 +12,7 @@ import torch
 from torch import distributed
 
 from maze_pl.core.batches import Rollout
-from maze_pl.core.rows import Final, Rows, Segment
+from maze_pl.core.rows import FinalObservations, Rows, Segment
 from maze_pl.modules import A2C, PPO, ParameterGroup
 from maze_pl.modules.optimization import traced_loss
 from maze_pl.schedules import Linear
@@ -44,7 +44,7 @@ def side_by_side(first: Rollout, second: Rollout) -> Rollout:
         for name, shift in (("row", 0), ("env", first.n_envs), ("slot", 0), ("agent_id", 0))
     )
     observation = {"observation": torch.cat([final.observation["observation"] for final in finals])}
-    final = Final(row, env, slot, agent_id, observation)
+    final = FinalObservations(row, env, slot, agent_id, observation)
     return Rollout(rows, {0: segment}, {0: final}, first.n_rollout_steps, True)
 
 

@@ -21,8 +21,7 @@ from maze_pl.distributions import (
     SquashedGaussianProbabilityDistribution,
 )
 from maze_pl.modules import SAC
-from maze_pl.modules.network_choice import has_gradient_of_samples
-from maze_pl.modules.usable_heads import refuse_open_bounds
+from maze_pl.modules.usable_heads import has_gradient_of_samples, refuse_open_bounds
 from maze_pl.perception import (
     ConcatModelBuilder,
     CustomModelComposer,

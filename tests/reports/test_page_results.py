@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maze_pl.reports.page_results import comparison_section, kpi_section
-from maze_pl.runs.checkpoint import checkpoint_digest
+from maze_pl.runs.checkpoint_files import checkpoint_digest
 from tests.reports.written_runs import write_run
 
 KPI = "eval_BaseEnvEvents/kpi/mean/"

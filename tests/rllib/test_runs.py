@@ -16,7 +16,7 @@ import torch
 
 import maze_pl
 from maze_pl.__main__ import main
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.runs.checkpoint_files import read_checkpoint
 
 pytestmark = [
     pytest.mark.slow,

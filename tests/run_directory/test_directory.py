@@ -14,7 +14,7 @@ import torch
 from maze_pl.__main__ import main
 from maze_pl.callbacks import WandbLog
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import CHECKPOINT_FORMAT
+from maze_pl.core.checkpoint_content import CHECKPOINT_FORMAT
 from maze_pl.runs import run_directory
 from tests.run_directory import wandb_file
 from tests.run_directory.command import SMALL, TWO_EPISODES, maze_pl

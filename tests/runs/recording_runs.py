@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from maze_pl.collect.state_tensors import to_tensors
-from maze_pl.core.checkpoint import WRAPPER_STATISTICS, add_to_checkpoint
+from maze_pl.core.checkpoint_content import WRAPPER_STATISTICS, add_to_checkpoint
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.wrapper import ObservationWrapper, RewardWrapper
-from maze_pl.runs.checkpoint import checkpoint_digest
+from maze_pl.runs.checkpoint_files import checkpoint_digest
 from maze_pl.runs.rollout import rollout
 from maze_pl.runs.rollout_table import episode_table
 

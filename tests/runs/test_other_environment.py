@@ -10,8 +10,8 @@ import torch
 import yaml
 
 import maze_pl
-from maze_pl.core.checkpoint import CHECKPOINT_FORMAT, CHECKPOINT_KEY
-from maze_pl.runs.checkpoint import read_checkpoint
+from maze_pl.core.checkpoint_content import CHECKPOINT_FORMAT, CHECKPOINT_KEY
+from maze_pl.runs.checkpoint_files import read_checkpoint
 from maze_pl.runs.other_environment import tell_other_environment
 
 LIMIT = {"class_path": "maze_pl.envs.wrappers.TimeLimitWrapper", "init_args": {"max_episode_steps": 9}}

@@ -18,7 +18,7 @@ from torch import nn
 import maze_pl
 from maze_pl.config.factories import Factory
 from maze_pl.config.search_path import ConfigurationError, find
-from maze_pl.core.checkpoint import add_to_checkpoint
+from maze_pl.core.checkpoint_content import add_to_checkpoint
 from maze_pl.core.spec import Spec
 from maze_pl.envs import GymMazeEnv
 from maze_pl.envs.vehicle_routing import vehicle_routing_factory

@@ -12,7 +12,7 @@ import yaml
 
 from maze_pl.config.search_path import ConfigurationError
 from maze_pl.reports.run_facts import folder_facts
-from maze_pl.runs.checkpoint import best_or_last, checkpoint_path, named_checkpoint
+from maze_pl.runs.checkpoint_files import best_or_last, checkpoint_path, named_checkpoint
 from maze_pl.runs.provenance import append_provenance, collect_provenance
 from maze_pl.runs.run_checkpoints import (
     checkpoint_folders,

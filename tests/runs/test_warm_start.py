@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import nn
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import add_to_checkpoint
+from maze_pl.core.checkpoint_content import add_to_checkpoint
 from maze_pl.core.spec import Spec
 from maze_pl.datamodules import RolloutDataModule
 from maze_pl.envs import GymMazeEnv, make_gym_maze_env

@@ -14,7 +14,7 @@ from maze_pl.core.spec import Spec
 from maze_pl.functional import value_loss
 from maze_pl.functional.scaled_sums import add_scaled, subtract_scaled
 from maze_pl.modules.algorithm import AlgorithmModule
-from maze_pl.modules.network_choice import NetworksOption, refuse_exploration_scale
+from maze_pl.modules.network_choice import NetworksOption
 from maze_pl.modules.on_policy.credit import Method
 from maze_pl.modules.on_policy.critic_states import CriticStates
 from maze_pl.modules.on_policy.diagnostics import explained_variances
@@ -23,6 +23,7 @@ from maze_pl.modules.on_policy.minibatches import LearningBatch, Minibatch, Poli
 from maze_pl.modules.on_policy.rollout_warnings import warn_if_few_episodes_end, warn_if_rewards_cancel_out
 from maze_pl.modules.optimization.optimizer_options import OptimizerChoice
 from maze_pl.modules.optimization.parameter_group import ParameterGroup
+from maze_pl.modules.usable_heads import refuse_exploration_scale
 from maze_pl.schedules import Coefficient
 
 PolicyLosses = Callable[[StepKey, PolicySamples, Tensor], Tensor]

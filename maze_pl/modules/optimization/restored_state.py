@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from maze_pl.core.checkpoint import WEIGHTS_ONLY, checkpoint_entry
+from maze_pl.core.checkpoint_content import WEIGHTS_ONLY, checkpoint_entry
 from maze_pl.modules.optimization.flat_optimizer import FlatOptimizer
 from maze_pl.modules.optimization.parameter_names import names_of
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs import ArrayEnv, ArrayStep, ArrayVectorEnv, CartPoleArrayEnv
 from maze_pl.envs.arrays import ArrayMazeEnv, TimeLimitArrayWrapper

@@ -12,8 +12,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs import ArrayVectorEnv
 from maze_pl.envs.arrays.array_events import ArrayEvent, ArrayEvents

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maze_pl.agents import TorchActorCritic, TorchDeltaStateCritic, TorchPolicy, TorchSharedStateCritic
 from maze_pl.core.batches import Rollout
-from maze_pl.core.rows import Final, Rows, Segment
+from maze_pl.core.rows import FinalObservations, Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.modules import A2C, PPO, AlgorithmModule
 from maze_pl.modules.on_policy.credit import delta_credit, shared_credit
@@ -66,8 +66,8 @@ def rollout_of(rewards: list[Tensor], terminated: Tensor, truncated: Tensor, act
     needed[-1] = ~terminated[-1, 0]
     row = needed.nonzero()[:, 0]
     none = torch.zeros_like(row)
-    first = Final(row, none, none, none, {"stock": torch.full((len(row), 3), 9.0)})
-    second = Final(row[:0], none[:0], none[:0], none[:0], {"piece": torch.zeros(0, 3)})
+    first = FinalObservations(row, none, none, none, {"stock": torch.full((len(row), 3), 9.0)})
+    second = FinalObservations(row[:0], none[:0], none[:0], none[:0], {"piece": torch.zeros(0, 3)})
     return Rollout(rows, segments, {0: first, 1: second}, n_rows, False)
 
 

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import BaseFinetuning
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl.modules import PPO, ParameterGroup
 from maze_pl.modules.optimization.flat_adam import FlatAdam
 from maze_pl.modules.optimization.frozen_parameters import frozen_names, restore_frozen

@@ -15,7 +15,7 @@ from torch.optim import SGD, Adam, AdamW, RMSprop
 
 from maze_pl.agents import TorchActorCritic, TorchPolicy, TorchSharedStateCritic
 from maze_pl.core.batches import TrajectoryBatch, TransitionBatch
-from maze_pl.core.checkpoint import CHECKPOINT_KEY
+from maze_pl.core.checkpoint_content import CHECKPOINT_KEY
 from maze_pl.core.population import NoiseTable, PopulationBatch
 from maze_pl.modules import A2C, BC, ES, PPO, FlatAdam, FlatSGD, ParameterGroup
 from maze_pl.schedules import Linear

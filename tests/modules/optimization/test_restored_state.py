@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adafactor, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
-from maze_pl.core.checkpoint import add_to_checkpoint
+from maze_pl.core.checkpoint_content import add_to_checkpoint
 from maze_pl.modules import PPO, FlatAdam, FlatSGD, ParameterGroup
 from maze_pl.modules.optimization.restored_state import names_by_group, require_fitting_state
 from tests.modules.kit import KIT

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import CHECKPOINT_FORMAT, CHECKPOINT_KEY, add_to_checkpoint
-from maze_pl.runs.checkpoint import (
+from maze_pl.core.checkpoint_content import CHECKPOINT_FORMAT, CHECKPOINT_KEY, add_to_checkpoint
+from maze_pl.runs.checkpoint_files import (
     checkpoint_digest,
     checkpoint_path,
     named_checkpoint,

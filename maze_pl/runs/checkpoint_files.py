@@ -1,6 +1,6 @@
 """Files of checkpoints: finding, reading and writing them.
 
-`maze_pl.core.checkpoint` defines their content.
+`maze_pl.core.checkpoint_content` defines their content.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from maze_pl.config.assembling import require_single_run
 from maze_pl.config.search_path import ConfigurationError
-from maze_pl.core.checkpoint import WEIGHTS_ONLY, RunConfiguration, checkpoint_entry, wrapper_statistics
+from maze_pl.core.checkpoint_content import WEIGHTS_ONLY, RunConfiguration, checkpoint_entry, wrapper_statistics
 from maze_pl.runs.run_checkpoints import BEST, LAST, checkpoint_folders, run_checkpoints
 from maze_pl.system.atomic_files import replaced
 from maze_pl.system.deferred_files import deferred_files
@@ -113,7 +113,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         path: A checkpoint file, or a run directory.
 
     Returns:
-        Content as described in `maze_pl.core.checkpoint`; without an entry of maze_pl if it was
+        Content as described in `maze_pl.core.checkpoint_content`; without an entry of maze_pl if it was
         written by another program.
 
     Raises:

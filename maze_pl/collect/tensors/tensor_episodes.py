@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
+from maze_pl.collect.tensors.tensor_statistics import RolloutRecord, TensorStatistics
 from maze_pl.core.episode_batch import EpisodeBatch, PendingEpisodes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maze_pl import __version__
-from maze_pl.core.checkpoint import (
+from maze_pl.core.checkpoint_content import (
     CHECKPOINT_FORMAT,
     CHECKPOINT_KEY,
     add_to_checkpoint,

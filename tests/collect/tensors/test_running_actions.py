@@ -9,8 +9,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from maze_pl.collect import running_actions
-from maze_pl.collect.running_actions import RunningActions
+from maze_pl.collect.tensors import running_actions
+from maze_pl.collect.tensors.running_actions import RunningActions
 from maze_pl.core.spec import Spec, StepSpec
 
 OBSERVATION = spaces.Dict(x=spaces.Box(0, 1))

@@ -13,11 +13,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.collect import tensor_statistics
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_episodes import TensorEpisodes
-from maze_pl.collect.tensor_statistics import RolloutRecord, TensorStatistics
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors import tensor_statistics
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_episodes import TensorEpisodes
+from maze_pl.collect.tensors.tensor_statistics import RolloutRecord, TensorStatistics
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.episode_batch import EpisodeBatch
 from maze_pl.core.spec import Spec, StepSpec

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maze_pl.collect.graph_checks import changing_tensors_of, parts_of
-from maze_pl.collect.recorded_policy import RecordedPolicy
+from maze_pl.collect.tensors.graph_checks import changing_tensors_of, parts_of
+from maze_pl.collect.tensors.recorded_policy import RecordedPolicy
 
 
 class Reading(nn.Module):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from maze_pl.collect.graph_checks import (
+from maze_pl.collect.tensors.graph_checks import (
     Numbers,
     PolicyParts,
     ReadTensors,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec
 from maze_pl.envs.contract import EnvContractError

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maze_pl.collect.running_events import EndedEpisodes, FiredEvents, RunningEvents
+from maze_pl.collect.tensors.running_events import EndedEpisodes, FiredEvents, RunningEvents
 from maze_pl.events import define_episode_stats, define_epoch_stats, define_stats_grouping, define_step_stats
 from maze_pl.events.topics import declarations
 

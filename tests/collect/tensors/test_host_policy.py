@@ -14,9 +14,9 @@ from torch import Tensor
 from maze_pl.agents import TorchPolicy
 from maze_pl.collect.actor_slots import ActorSlots
 from maze_pl.collect.collector import Collector
-from maze_pl.collect.host_policy import HostPolicy, why_on_host
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.host_policy import HostPolicy, why_on_host
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.policy import Policy, PolicyBatch, PolicyStep
 from maze_pl.core.random_policy import RandomPolicy
 from maze_pl.core.spec import Spec, StepSpec

@@ -10,7 +10,7 @@ can be read with `weights_only=True`:
 | the qualified name of the data module's class | its `state_dict`, see `data_module_state` |
 | `CHECKPOINT_KEY` | `CheckpointEntry`, everything else that maze_pl adds |
 
-Files are opened and written by `maze_pl.runs.checkpoint`.
+Files are opened and written by `maze_pl.runs.checkpoint_files`.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from maze_pl.callbacks import TrainingObservations
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_episodes import TensorEpisodes
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_episodes import TensorEpisodes
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spec import Spec
 from maze_pl.envs.cutting_2d import MixedPeriodicDemand, UniformDemand

@@ -11,18 +11,18 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from maze_pl.collect.action_bounds import ActionBounds
 from maze_pl.collect.actor_slots import ActorSlots
-from maze_pl.collect.graph_checks import changing_tensors_of, differing_tensor
-from maze_pl.collect.host_policy import HasDistributions, HostPolicy, why_on_host
-from maze_pl.collect.recorded_policy import RecordedPolicy
-from maze_pl.collect.running_tensors import RunningTensors
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
-from maze_pl.collect.tensor_checks import TensorChecks
-from maze_pl.collect.tensor_episodes import TensorEpisodes
-from maze_pl.collect.tensor_statistics import TensorStatistics
-from maze_pl.collect.tensor_storage import TensorStorage
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors.action_bounds import ActionBounds
+from maze_pl.collect.tensors.graph_checks import changing_tensors_of, differing_tensor
+from maze_pl.collect.tensors.host_policy import HasDistributions, HostPolicy, why_on_host
+from maze_pl.collect.tensors.recorded_policy import RecordedPolicy
+from maze_pl.collect.tensors.running_tensors import RunningTensors
+from maze_pl.collect.tensors.tensor_checks import TensorChecks
+from maze_pl.collect.tensors.tensor_episodes import TensorEpisodes
+from maze_pl.collect.tensors.tensor_statistics import TensorStatistics
+from maze_pl.collect.tensors.tensor_storage import TensorStorage
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.envs.tensors.tensor_streams import environment_seeds, episode_seeds
 from maze_pl.envs.tensors.tensor_wrapper import faults_within

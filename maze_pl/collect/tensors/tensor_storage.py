@@ -10,13 +10,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from maze_pl.collect.event_storage import EventStorage
-from maze_pl.collect.tensor_faults import flags_of_invalid, join_flags, refuse_flagged, take_flags
-from maze_pl.collect.tensor_statistics import RolloutRecord
+from maze_pl.collect.tensors.event_storage import EventStorage
+from maze_pl.collect.tensors.tensor_faults import flags_of_invalid, join_flags, refuse_flagged, take_flags
+from maze_pl.collect.tensors.tensor_statistics import RolloutRecord
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.batches import Rollout
-from maze_pl.core.rows import Final as FinalObservations
-from maze_pl.core.rows import Rows, Segment
+from maze_pl.core.rows import FinalObservations, Rows, Segment
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.array_events import ArrayEvent
 from maze_pl.envs.tensors.tensor_env import refuse_early_ends, tensor_type

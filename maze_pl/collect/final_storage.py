@@ -7,12 +7,12 @@ from maze_pl.collect.content_checks import check_current_values
 from maze_pl.collect.state_tensors import tensor_views
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.policy import Array
-from maze_pl.core.rows import Final
+from maze_pl.core.rows import FinalObservations
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import StepExtras, VectorEnv
 
 
-class FinalObservations:
+class FinalStorage:
     """Gathers the final observations of a rollout, with the policy states for the next acts.
 
     Args:
@@ -24,7 +24,7 @@ class FinalObservations:
         self._vector = vector
         self._slots = slots
         self._spec: Spec = vector.spec
-        self._parts: dict[StepKey, list[Final]] = {}
+        self._parts: dict[StepKey, list[FinalObservations]] = {}
 
     def clear(self) -> None:
         """Forget the observations of earlier rollouts."""
@@ -79,15 +79,15 @@ class FinalObservations:
             "observation": observation,
             "policy_state": self._slots.policy_state(key, envs, slots) or {},
         }
-        self._parts[self._spec.step_keys[key]].append(Final(**tensor_views(fields)))
+        self._parts[self._spec.step_keys[key]].append(FinalObservations(**tensor_views(fields)))
 
-    def joined(self) -> dict[StepKey, Final]:
+    def joined(self) -> dict[StepKey, FinalObservations]:
         """Return all observations by step key.
 
         Raises:
             EnvContractError: A value is not finite.
         """
-        finals = {key: Final.joined(parts) for key, parts in self._parts.items()}
+        finals = {key: FinalObservations.joined(parts) for key, parts in self._parts.items()}
         for final in finals.values():
             arrays = {}
             for name, tensor in final.observation.items():

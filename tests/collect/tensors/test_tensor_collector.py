@@ -19,9 +19,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from maze_pl.agents import TorchPolicy
-from maze_pl.collect import tensor_collector
-from maze_pl.collect.tensor_collector import TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors import tensor_collector
+from maze_pl.collect.tensors.tensor_collector import TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.batches import Rollout
 from maze_pl.core.spaces import leaves
 from maze_pl.core.spec import Spec

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maze_pl.collect import tensor_collector
-from maze_pl.collect.graph_checks import addresses_of, constants_of, differing_number, differing_tensor
-from maze_pl.collect.graph_checks import parts_of as parts_of_policy
-from maze_pl.collect.tensor_collector import MOST_RECORDINGS, TensorCollector
-from maze_pl.collect.tensor_vector import TensorVector
+from maze_pl.collect.tensors import tensor_collector
+from maze_pl.collect.tensors.graph_checks import addresses_of, constants_of, differing_number, differing_tensor
+from maze_pl.collect.tensors.graph_checks import parts_of as parts_of_policy
+from maze_pl.collect.tensors.tensor_collector import MOST_RECORDINGS, TensorCollector
+from maze_pl.collect.tensors.tensor_vector import TensorVector
 from maze_pl.core.spec import Spec
 from maze_pl.envs.arrays.nested_arrays import parts_of
 from maze_pl.envs.tensors import CartPoleTensorEnv

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maze_pl.collect.event_storage import StoredEvent
-from maze_pl.collect.running_actions import RunningActions
-from maze_pl.collect.running_events import EndedEpisodes, FiredEvents, RunningEvents
 from maze_pl.collect.state_tensors import from_tensors, to_tensors
+from maze_pl.collect.tensors.event_storage import StoredEvent
+from maze_pl.collect.tensors.running_actions import RunningActions
+from maze_pl.collect.tensors.running_events import EndedEpisodes, FiredEvents, RunningEvents
 from maze_pl.core.actor_id import StepKey
 from maze_pl.core.episode import StatKey
 from maze_pl.core.episode_batch import EpisodeBatch, StatColumn
