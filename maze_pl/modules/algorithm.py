@@ -271,7 +271,7 @@ class AlgorithmModule(NamedNetworks, PlainHyperparameters, RunModule):
     @property
     def capture_refusal(self) -> str | None:
         """Reason why updates by all losses or by one are computed eagerly; None if there is none."""
-        return self._gradient_steps.traced_losses.refusal
+        return self._gradient_steps.traced_losses.refused_any
 
     @property
     def n_traces(self) -> int:

@@ -68,9 +68,6 @@ class TracedLosses:
 
     Args:
         evaluate: Function that computes a loss.
-
-    Attributes:
-        refused: Reason why losses are no longer traced; None if they are.
     """
 
     def __init__(self, evaluate: Evaluate) -> None:
@@ -83,17 +80,17 @@ class TracedLosses:
         self._n_uneven: Counter[str] = Counter()  # by loss, updates with uneven minibatches
         self._said: set[str] = set()
         self._n_failed: Counter[str] = Counter()  # by loss, observations that could not be watched
-        self._left_out: dict[str, str] = {}  # losses that cannot be traced on this device, with the reason
+        self._refused_losses: dict[str, str] = {}  # losses that cannot be traced on this device, with the reason
 
     @property
     def refused(self) -> str | None:
-        """Reason why losses are no longer traced; None if they are."""
+        """Reason why no loss is traced any longer; None if losses are."""
         return self._refused or (None if self._tracer is None else self._tracer.refused)
 
     @property
-    def refusal(self) -> str | None:
-        """Reason why losses, or one of them, are no longer traced; None if all of them are."""
-        return self.refused or next(iter(self._left_out.values()), None)
+    def refused_any(self) -> str | None:
+        """Reason why a loss is not traced, or no loss is; None if all of them are."""
+        return self.refused or next(iter(self._refused_losses.values()), None)
 
     @property
     def n_made(self) -> int:
@@ -103,7 +100,7 @@ class TracedLosses:
     def start_run(self) -> None:
         """Try losses again that could not be watched or traced on the device of the previous run."""
         self._n_failed.clear()
-        self._left_out.clear()
+        self._refused_losses.clear()
         if self._tracer is not None:
             self._tracer.admit_losses()
 
@@ -200,7 +197,7 @@ class TracedLosses:
         if not (isinstance(loss, MethodType) and loss.__self__ is owner.module):
             self._refuse(f"the loss is not a method of {type(owner.module).__name__}")
             return False
-        if loss.__name__ in self._left_out:
+        if loss.__name__ in self._refused_losses:
             return False
         if not is_flat(minibatch):
             self._refuse(f"the minibatch, a {type(minibatch).__name__}, is not a dict of samples by step key")
@@ -319,7 +316,7 @@ class TracedLosses:
             self._refuse(str(tracer.refused))
             return
         del self._traced[key]
-        self._left_out[loss.__name__] = reason
+        self._refused_losses[loss.__name__] = reason
         self._say(f"updates by {_name(loss)} are computed by autograd: {reason}")
 
     def _refuse(self, reason: str) -> None:
