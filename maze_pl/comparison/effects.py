@@ -51,8 +51,9 @@ class RunVariance:
 
     @property
     def excess(self) -> float:
-        """Part of the variance that is due to differences between runs."""
-        return max(0.0, self.between - self.within)
+        """Part of the variance that is due to differences between runs; 0 if it is due to rounding."""
+        excess = self.between - self.within
+        return excess if excess > _ROUNDING * self.between else 0.0
 
 
 @dataclass(frozen=True)
@@ -172,13 +173,13 @@ def difference_effects(values: Values, baseline: Values) -> Effects:
         return replace(effects, is_constant=effects.estimate != 0.0)
     present = _with_values(differences)
     sizes = np.abs(present)
-    effects = replace(effects, added_variance=_added_variance(sizes))
+    added = _added_variance(sizes)
     if effects.runs:
-        return effects
+        return replace(effects, added_variance=added)
     largest = float(sizes.max())
-    if largest - float(sizes[sizes > 0.0].min()) <= _ROUNDING * max(size, largest):
-        return replace(effects, outcomes=_outcomes(present, 0.0, largest))
-    return replace(effects, added_variance=effects.added_variance or 0.0)
+    has_one_size = largest - float(sizes[sizes > 0.0].min()) <= _ROUNDING * max(size, largest)
+    outcomes = _outcomes(present, 0.0, largest) if has_one_size else None
+    return replace(effects, outcomes=outcomes, added_variance=added or 0.0)
 
 
 def improvement_effects(values: Values, baseline: Values) -> Effects:

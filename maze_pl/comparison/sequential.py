@@ -71,7 +71,9 @@ def episodes_needed(difference: Effects, confidence: float = CONFIDENCE, power: 
     Returns:
         The number; None if no number suffices, or if there are too few values to tell.
     """
-    if difference.n_values < 2 or difference.estimate == 0.0 or math.isnan(difference.estimate):
+    is_constant_of_runs = difference.is_constant and difference.is_repeated
+    has_too_few = difference.n_values < 2 and not is_constant_of_runs
+    if has_too_few or difference.estimate == 0.0 or math.isnan(difference.estimate):
         return None
     share = difference.n_values / difference.n_episodes
     if difference.is_constant:

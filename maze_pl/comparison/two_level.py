@@ -20,7 +20,8 @@ Student's t with the degrees of freedom of Satterthwaite 1946, "An approximate d
 estimates of variance components". `tests/comparison/test_coverage.py` simulates both.
 
 Wins, losses and ties of one size in the episodes of single runs have the interval of `outcomes`.
-So do means of single runs with only two different results, if there are at least 8 episodes.
+So do means of single runs with only two different results, if there are at least 8 episodes. In
+fewer episodes differences may have one size by chance: their intervals also cover that of Student.
 
 If few episodes decide, such as rare large differences, all resamples favour the same entry, and
 the bootstrap alone would exclude 0. The interval of a difference of two single runs, and any
@@ -79,7 +80,9 @@ def two_level_intervals(
         if effects.plateau is not None:
             intervals[index] = iqm_percentile_interval(effects.plateau, confidence, seed)
         elif effects.outcomes is not None:
-            intervals[index] = score_interval(effects.outcomes, confidence)
+            interval = score_interval(effects.outcomes, confidence)
+            is_short = effects.n_values < FEWEST_UNITS
+            intervals[index] = _wide_enough(interval, effects, confidence) if is_short else interval
         elif effects.is_constant:
             n_equal = min(effects.n_values, effects.n_runs) if effects.runs else effects.n_values
             half = 0.0 if n_equal >= fewest_equal(confidence) else abs(effects.estimate)
@@ -116,7 +119,7 @@ def _has_enough_units(effects: Effects) -> bool:
 
 
 def _wide_enough(interval: Interval, effects: Effects, confidence: float) -> Interval:
-    """Return an interval of the bootstrap, which covers that of Student where it has to."""
+    """Return an interval, widened so that it covers that of Student where it has to."""
     if effects.added_variance is None:
         return interval
     low, high = student_interval(effects, confidence)
@@ -154,7 +157,8 @@ def student_error(effects: Effects, confidence: float, n_values: float) -> tuple
         confidence: Confidence level.
         n_values: Number of episodes with a value.
     """
-    quantile = _student_quantile(confidence, degrees_of_freedom(effects, n_values))
+    degrees = min(degrees_of_freedom(effects, n_values), _MOST_DEGREES)
+    quantile = _student_quantile(confidence, degrees)
     variance = effects.variance_of_episodes * effects.n_values / n_values
     variance += sum(part.excess for part in effects.runs)
     if effects.added_variance:
@@ -165,7 +169,7 @@ def student_error(effects: Effects, confidence: float, n_values: float) -> tuple
 @lru_cache(maxsize=4096)
 def _student_quantile(confidence: float, degrees: int) -> float:
     """Return `t_quantile`, which is the same for most estimates of a table."""
-    return t_quantile(confidence, min(degrees, _MOST_DEGREES))
+    return t_quantile(confidence, degrees)
 
 
 def degrees_of_freedom(effects: Effects, n_values: float | None = None) -> int:

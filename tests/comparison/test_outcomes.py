@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from maze_pl.comparison.effects import Values, difference_effects, improvement_effects, mean_effects
 from maze_pl.comparison.outcomes import Outcomes, score_interval
-from maze_pl.comparison.two_level import two_level_intervals
+from maze_pl.comparison.two_level import student_interval, two_level_intervals
 
 PROBABILITIES = (0.0, 0.002, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9, 0.95, 0.99, 1.0)
 
@@ -97,6 +98,24 @@ def test_single_runs_with_wins_losses_and_ties_have_these_intervals() -> None:
     assert improvement == pytest.approx([0.5 + end / 2.0 for end in expected])
     (improvement,) = two_level_intervals([improvement_effects(ours * np.linspace(1.0, 2.0, 12), ours * 0.0)])
     assert improvement == pytest.approx([0.5 + end / 2.0 for end in expected])
+
+
+def test_differences_of_fewer_than_eight_episodes_may_have_one_size_by_chance() -> None:
+    for results in ([1.0, -1.0, 1.0], [1.0, 0.0, 0.0, -1.0, 1.0, 1.0, 1.0]):
+        ours = np.array([results])
+        estimates = [difference_effects(ours, 0.0 * ours), improvement_effects(ours, 0.0 * ours)]
+        difference, improvement = two_level_intervals(estimates)
+        assert difference == pytest.approx(student_interval(estimates[0], 0.95))
+        outcomes = estimates[1].outcomes
+        assert outcomes is not None and improvement == score_interval(outcomes, 0.95)
+    larger = {-1.0: 0.4, 1.0: 0.4, 9.0: 0.2}  # with mean 1.8
+    covered = 0.0
+    for results in product(larger, repeat=3):
+        (interval,) = two_level_intervals([difference_effects(np.array([results]), np.zeros((1, 3)))])
+        assert interval is not None
+        if interval[0] <= 1.8 <= interval[1]:
+            covered += math.prod(larger[result] for result in results)
+    assert covered > 0.9
 
 
 def test_the_mean_of_eight_and_more_results_of_two_kinds_lies_between_them() -> None:

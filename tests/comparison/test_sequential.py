@@ -9,7 +9,8 @@ import pytest
 
 from maze_pl.comparison.effects import difference_effects, mean_effects
 from maze_pl.comparison.sequential import confidence_sequence, episodes_needed
-from maze_pl.comparison.two_level import student_error
+from maze_pl.comparison.two_level import student_error, two_level_intervals
+from maze_pl.runs.intervals import t_quantile
 
 
 def test_the_confidence_sequence_by_hand() -> None:
@@ -90,6 +91,28 @@ def test_the_number_of_episodes_is_the_smallest_one_also_if_larger_ones_do_not_s
         suffices[n] = (quantile + 0.8416) * error <= difference.estimate
     assert suffices == {46: False, 47: True, 116: True, 117: False, 10_000: False}
     assert episodes_needed(difference) == 47
+
+
+def test_many_runs_that_differ_by_the_same_in_one_episode_need_more_episodes() -> None:
+    difference = difference_effects(np.ones((10, 1)), np.zeros((10, 1)))
+    assert two_level_intervals([difference]) == [(0.0, 2.0)]
+    assert episodes_needed(difference) == 6
+    assert episodes_needed(difference_effects(np.ones((2, 1)), np.zeros((2, 1)))) is None  # of 4 runs
+    assert episodes_needed(difference_effects(np.ones((1, 1)), np.zeros((1, 1)))) is None
+
+
+def test_each_quantile_of_student_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    degrees = []
+
+    def noted(confidence: float, n: int) -> float:
+        degrees.append(n)
+        return t_quantile(confidence, n)
+
+    monkeypatch.setattr("maze_pl.comparison.two_level.t_quantile", noted)
+    ours = np.array([[1.0, -1.0, 1.0, 3.0]])
+    episodes_needed(difference_effects(ours, np.zeros((1, 4))), confidence=0.9512)  # of no other test
+    assert max(degrees) == 1000
+    assert len(degrees) == len(set(degrees))
 
 
 def test_no_number_of_episodes_replaces_runs() -> None:
