@@ -10,6 +10,7 @@ import pytest
 
 from maze_pl.comparison.analysis import Question, analyze
 from maze_pl.comparison.effects import (
+    FEWEST_UNITS,
     Effects,
     Values,
     difference_effects,
@@ -19,7 +20,7 @@ from maze_pl.comparison.effects import (
 )
 from maze_pl.comparison.entries import Entry, Player
 from maze_pl.comparison.sequential import confidence_sequence
-from maze_pl.comparison.two_level import FEWEST_UNITS, two_level_intervals
+from maze_pl.comparison.two_level import two_level_intervals
 
 N_EXPERIMENTS = 2000
 Draw = Callable[[np.random.Generator, int, int], Values]
@@ -121,12 +122,20 @@ def test_differences_of_entries_with_values_in_other_episodes_cover_95_percent()
 def test_equal_entries_rarely_have_a_winner_by_a_kpi_that_few_episodes_have() -> None:
     generator = np.random.default_rng(9)
     entries = [Entry(name, [Player(name, name)], is_baseline=name == "b") for name in ("a", "b")]
-    n_winners = 0
-    for _ in range(400):
+    tables = []
+    for _ in range(1000):
         values = np.full((2, 1, 100), np.nan)
         values[:, 0, generator.permutation(100)[:3]] = generator.normal(0.0, 1.0, (2, 3))
-        n_winners += analyze(entries, {"kpi/delay": list(values)}, Question("kpi/delay"))[2] is not None
-    assert 0.02 <= n_winners / 400 <= 0.08  # two equal entries: either may seem to be better, 2.5% each
+        tables.append(list(values))
+    differences = [difference_effects(*values) for values in tables]
+    assert covered(differences, 0.0) == pytest.approx(0.95, abs=0.02)
+    winners = set()
+    for values, interval in zip(tables[:60], two_level_intervals(differences[:60]), strict=True):
+        assert interval is not None
+        better = "a" if interval[0] > 0.0 else "b" if interval[1] < 0.0 else None
+        assert analyze(entries, {"kpi/delay": values}, Question("kpi/delay"))[2] == better
+        winners.add(better)
+    assert winners == {"a", "b", None}
 
 
 @pytest.mark.slow

@@ -37,17 +37,18 @@ def test_runs_that_differ_no_more_than_episodes_add_no_variance() -> None:
     assert effects.runs[0].excess == 0.0
 
 
-def test_the_variance_agrees_with_the_spread_of_simulated_means() -> None:
-    generator = np.random.default_rng(0)
-    means, variances = [], []
-    for _ in range(3000):
-        runs = generator.normal(0.0, 2.0, (6, 1))
-        episodes = generator.normal(0.0, 1.0, (1, 9))
-        effects = mean_effects(runs + episodes + generator.normal(0.0, 1.0, (6, 9)))
+def test_the_variance_is_on_average_that_of_all_possible_means() -> None:
+    means, of_episodes, of_runs = [], [], []
+    for signs in product((-1.0, 1.0), repeat=11):
+        runs, episodes, noise = np.split(np.array(signs), [2, 5])
+        effects = mean_effects(2.0 * runs[:, None] + episodes + noise.reshape(2, 3))
+        (part,) = effects.runs
         means.append(effects.estimate)
-        variances.append(effects.variance)
-    assert statistics.fmean(variances) == pytest.approx(statistics.variance(means), rel=0.08)
-    assert statistics.fmean(variances) == pytest.approx(4.0 / 6.0 + 1.0 / 9.0 + 1.0 / 54.0, rel=0.05)
+        of_episodes.append(effects.variance_of_episodes)
+        of_runs.append(part.between - part.within)
+    assert statistics.fmean(of_episodes) == pytest.approx(1.0 / 3.0 + 1.0 / 6.0)
+    assert statistics.fmean(of_runs) == pytest.approx(4.0 / 2.0)
+    assert statistics.pvariance(means) == pytest.approx(4.0 / 2.0 + 1.0 / 3.0 + 1.0 / 6.0)
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 9, 40])
@@ -195,19 +196,21 @@ def test_differences_are_those_of_the_episodes_that_both_have(n_runs: int, n_oth
         )
 
 
-def test_the_variance_of_a_difference_with_missing_results_agrees_with_the_spread_of_simulated_ones() -> None:
-    generator = np.random.default_rng(5)
+@pytest.mark.parametrize("shared", [(1, 3), (0, 2, 5), (0, 1, 3, 4, 5)])
+def test_the_variance_of_a_difference_with_missing_results_is_on_average_that_of_all_possible_ones(
+    shared: tuple[int, ...],
+) -> None:
     estimates, variances = [], []
-    for _ in range(3000):
-        episodes = generator.normal(0.0, 5.0, (1, 40))
-        tables = [episodes + generator.normal(0.0, 1.0, (1, 40)) for _ in range(2)]
-        for table in tables:
-            table[generator.random((1, 40)) < 0.3] = NAN
-        effects = difference_effects(*tables)
+    for signs in product((-1.0, 1.0), repeat=6):
+        others = np.array([[3.0, -20.0, 50.0, 7.0, 0.0, 11.0]])  # which all entries have in common
+        ours = others + np.array([signs])
+        for episode in set(range(6)) - set(shared):
+            (ours if episode % 2 else others)[0, episode] = NAN
+        effects = difference_effects(ours, others)
         estimates.append(effects.estimate)
         variances.append(effects.variance)
-    assert statistics.fmean(estimates) == pytest.approx(0.0, abs=0.03)
-    assert statistics.fmean(variances) == pytest.approx(statistics.variance(estimates), rel=0.1)
+    assert statistics.fmean(estimates) == pytest.approx(0.0, abs=1e-12)
+    assert statistics.fmean(variances) == pytest.approx(statistics.pvariance(estimates))
 
 
 def test_one_shared_episode_counts_as_one_value() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from functools import cache
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -55,6 +56,7 @@ def rate_of_winners(n_episodes: int, probability: float, confidence: float) -> f
     return rate
 
 
+@cache
 def fewest_wins(n_episodes: int, n_decided: int, confidence: float) -> int:
     """Smallest number of wins among the decided episodes with which the interval excludes 0."""
     low, high = n_decided // 2, n_decided + 1
@@ -76,6 +78,15 @@ def excludes_0(effects: Effects, confidence: float) -> bool:
 def binomial(n: int, k: int, probability: float) -> float:
     logarithm = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return math.exp(logarithm + k * math.log(probability) + (n - k) * math.log1p(-probability))
+
+
+def share_that_excludes(value: float, estimates: list[Effects]) -> float:
+    """Share of the estimates whose interval does not contain a value."""
+    n_excluded = 0
+    for interval in two_level_intervals(estimates, n_resamples=500):
+        assert interval is not None
+        n_excluded += not interval[0] <= value <= interval[1]
+    return n_excluded / len(estimates)
 
 
 @pytest.mark.parametrize("n_others", [1, 4])
@@ -170,17 +181,34 @@ def test_equal_differences_from_more_entries_must_be_more_frequent() -> None:
 @pytest.mark.parametrize(("n_runs", "n_others"), [(2, 2), (3, 3), (2, 5), (1, 3)])
 def test_the_probability_of_improvement_rarely_tells_equal_configurations_apart(n_runs: int, n_others: int) -> None:
     generator = np.random.default_rng(0)
-    for deviation in (0.0, 1.0, 50.0):  # of runs, relative to that of episodes
-        n_excluded = 0
+    for deviation in (0.0, 1.0):  # of runs, relative to that of episodes
+        improvements = []
         for _ in range(300):
             tables = []
             for n in (n_runs, n_others):
                 of_runs = generator.normal(0.0, deviation, (n, 1)) if n > 1 else 0.0
                 tables.append(of_runs + generator.normal(0.0, 1.0, (n, 20)))
-            (interval,) = two_level_intervals([improvement_effects(*tables)])
-            assert interval is not None
-            n_excluded += not interval[0] <= 0.5 <= interval[1]
-        assert n_excluded / 300 <= 0.05
+            improvements.append(improvement_effects(*tables))
+        assert share_that_excludes(0.5, improvements) <= 0.05
+
+
+@pytest.mark.parametrize(("n_runs", "n_others"), [(2, 2), (3, 3), (2, 5), (4, 4)])
+def test_no_order_of_few_runs_tells_equal_configurations_apart_too_often(n_runs: int, n_others: int) -> None:
+    improvements = []
+    for places in combinations(range(n_runs + n_others), n_runs):  # all orders are equally likely
+        others = sorted(set(range(n_runs + n_others)) - set(places))
+        tables = [np.repeat(np.array(runs, dtype=float)[:, None], 20, axis=1) for runs in (places, others)]
+        improvements.append(improvement_effects(*tables))
+    assert share_that_excludes(0.5, improvements) <= 0.05
+
+
+def test_no_order_of_few_runs_and_a_policy_tells_them_apart_too_often() -> None:
+    for n_runs, most in ((2, 0.0), (3, 0.0), (5, 2.0 / 32.0), (7, 0.05)):
+        improvements = []
+        for are_better in product((-1.0, 1.0), repeat=n_runs):
+            runs = np.repeat(np.array(are_better)[:, None], 20, axis=1)
+            improvements.append(improvement_effects(runs, np.zeros((1, 20))))
+        assert share_that_excludes(0.5, improvements) <= most
 
 
 def test_one_more_run_that_always_wins_counts_by_hand() -> None:
@@ -204,15 +232,6 @@ def test_two_wins_of_two_do_not_tell_that_an_entry_is_better() -> None:
         assert difference.probability_interval[0] < 0.5 < difference.probability_interval[1] == 1.0
 
 
-def share_that_excludes_0(differences: list[Effects]) -> float:
-    """Share of the differences whose interval excludes 0."""
-    n_excluded = 0
-    for interval in two_level_intervals(differences, n_resamples=500):
-        assert interval is not None
-        n_excluded += not interval[0] <= 0.0 <= interval[1]
-    return n_excluded / len(differences)
-
-
 @pytest.mark.parametrize("cost", [0.0, 0.02])
 @pytest.mark.parametrize(("n_runs", "n_others", "n_episodes"), [(1, 1, 100), (10, 10, 20), (1, 10, 20)])
 def test_rare_successes_with_small_costs_rarely_tell_equal_entries_apart(
@@ -226,13 +245,13 @@ def test_rare_successes_with_small_costs_rarely_tell_equal_entries_apart(
             is_success = generator.random((n, n_episodes)) < 0.02
             tables.append(is_success - cost * generator.random((n, n_episodes)))
         differences.append(difference_effects(*tables))
-    assert share_that_excludes_0(differences) <= 0.05
+    assert share_that_excludes(0.0, differences) <= 0.05
 
 
 def test_heavy_tails_rarely_tell_equal_policies_apart() -> None:
     generator = np.random.default_rng(0)
     differences = [difference_effects(*generator.lognormal(-0.5, 1.0, (2, 1, 20))) for _ in range(300)]
-    assert share_that_excludes_0(differences) <= 0.06
+    assert share_that_excludes(0.0, differences) <= 0.06
 
 
 def test_one_more_win_of_each_entry_counts_where_few_episodes_decide() -> None:
