@@ -6,7 +6,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning import callbacks
-from pytorch_lightning.loops.loop import _Loop
 from pytorch_lightning.plugins.io import AsyncCheckpointIO
 
 from maze_pl.config.lightning_features import ASYNCHRONOUS
@@ -54,19 +53,6 @@ class LastCheckpoint(callbacks.Checkpoint):  # Lightning calls these after the m
             self._given_dirpath = self.dirpath
         self.dirpath = self._folder = checkpoint_folder(trainer, stage, self._given_dirpath)
         self._kept_batch = None
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Begin the next epoch if the run is resumed from the end of one, also with `max_steps`.
-
-        With `max_steps`, Lightning takes such an epoch for unfinished, ends it again, and counts it twice.
-        """
-        loop = trainer.fit_loop
-        if loop.restarted_on_epoch_end:
-            loop.epoch_progress.increment_completed()
-            restarting: Any = _Loop.restarting
-            restarting.fset(loop, False)  # the setter of the loop itself ignores this
-            loop.reset_restart_stage()
-            loop.epoch_loop.reset_restart_stage()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Write the checkpoint if the run ends after this batch, within an epoch."""

@@ -52,7 +52,8 @@ class ActorDataModule(RolloutDataModule):
             `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         epoch_length: Batches per epoch; evaluation follows each epoch.
         on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
-            when it is replayed: `restart` it with a message, or `refuse`.
+            when it is replayed, or that an error has ended: `restart` with a new one and a message,
+            or `refuse`.
         evaluators: Evaluators by name; None means one named `eval`, an empty dict means none.
         seed: Seed of the run; None takes the seed of `seed_everything`.
         action_masks: Action head -> observation that is 1 where an action is allowed, else 0; adds

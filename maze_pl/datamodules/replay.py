@@ -88,7 +88,8 @@ class ReplayDataModule(RolloutDataModule):
         vectorization: `sequential` steps the environments in the process in which the policy acts,
             `subprocess` in separate processes; `native` uses the vector entry point of a gymnasium environment.
         on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
-            when it is replayed: `restart` it with a message, or `refuse`.
+            when it is replayed, or that an error has ended: `restart` with a new one and a message,
+            or `refuse`.
         n_shards: Number of groups of environments that collect independently, each with its own
             random numbers; 0 means one per environment. It affects results, and limits how many
             workers of an engine are useful. One is the fastest if everything is in this process.

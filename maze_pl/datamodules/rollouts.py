@@ -55,7 +55,8 @@ class RolloutDataModule(EnvironmentDataModule):
         max_agents: Maximum number of agents at the same time, for sub-steps whose number of agents varies.
         n_normalization_samples: Observations from which wrappers estimate their statistics.
         on_nondeterminism: Reaction, on resuming, to an episode that does not reach the same state
-            when it is replayed: `restart` it with a message, or `refuse`.
+            when it is replayed, or that an error has ended: `restart` with a new one and a message,
+            or `refuse`.
         check: Validation of environment returns in each step: `fast`, or `full`, which is slower
             and also finds values outside of their spaces.
         n_shards: Number of groups of environments that collect independently, each with its own

@@ -1,7 +1,4 @@
-"""Base class of all algorithms: building networks, learning rates and gradient steps.
-
-Everything else of a run, such as acting, statistics and checkpoints, belongs to `RunModule`.
-"""
+"""Base class of all algorithms: networks, learning rates, gradient steps; `RunModule` has the rest."""
 
 from collections.abc import Callable
 from functools import partial
@@ -381,6 +378,8 @@ class AlgorithmModule(NamedNetworks, PlainHyperparameters, RunModule):
         Raises:
             ValueError: The last losses or gradients were not finite.
         """
+        if self.actor_critic is None:  # after an error, which is to be seen: there is nothing to save yet
+            return
         self._finish_updates(alone=self.saves_alone)
         super().on_save_checkpoint(checkpoint)
         optimized = names_by_group(self, self.trainer.optimizers)

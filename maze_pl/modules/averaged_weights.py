@@ -1,6 +1,7 @@
 """Averages of weights, which callbacks of Lightning evaluate and save in place of the current weights."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -37,6 +38,11 @@ class ExactAverage(AveragedModel):
         self._update: _Update = average.multi_avg_fn or partial(_average_each, mean)
         self._averaged = _averaged_names(self.module, with_statistics=average.use_buffers)
         self._current: dict[str, Tensor] = {}  # of a module that has the average now
+
+    @property
+    def is_exchanged(self) -> bool:
+        """True while a module has the average in place of its current weights."""
+        return bool(self._current)
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
@@ -87,7 +93,7 @@ class ExactAverage(AveragedModel):
             module: The current module.
         """
         tensors = self._averaged_tensors(module)
-        if self._current:
+        if self.is_exchanged:
             _copy(self._current, tensors)
             self._current = {}
         else:
@@ -100,7 +106,7 @@ class ExactAverage(AveragedModel):
         Args:
             module: The current module.
         """
-        if self._current:
+        if self.is_exchanged:
             self.exchange(module)
 
     def _averaged_tensors(self, module: nn.Module) -> dict[str, Tensor]:
@@ -138,8 +144,12 @@ def _save(
     module: pl.LightningModule,
     checkpoint: dict[str, Any],
 ) -> None:
-    """Save an average with the other buffers as they are now."""
+    """Save an average with the other buffers as they are now, and the current weights, also in an evaluation."""
     average.follow(module)
+    if average.is_exchanged:
+        average.exchange(module)
+        checkpoint["state_dict"] = deepcopy(trainer.strategy.lightning_module_state_dict())
+        average.exchange(module)
     type(callback).on_save_checkpoint(callback, trainer, module, checkpoint)
 
 

@@ -1,9 +1,10 @@
-"""Continuation of Lightning's loops from checkpoints with which it leaves out a part of the run."""
+"""Continuation of Lightning's loops from checkpoints with which it leaves out or repeats a part of the run."""
 
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loops.evaluation_loop import RestartStage as EvaluationStage
+from pytorch_lightning.loops.loop import _Loop
 from pytorch_lightning.loops.training_epoch_loop import RestartStage as BatchStage
 
 
@@ -12,20 +13,44 @@ def continue_loops(trainer: pl.Trainer) -> None:
 
     Lightning leaves out the epoch after a checkpoint of `on_train_epoch_start`. After one of
     `on_train_batch_end`, it leaves out the evaluation that follows the batch, and the end of the
-    epoch. An evaluation that has begun is not repeated.
+    epoch. An evaluation that has begun is not repeated, and a batch that was interrupted is counted
+    twice. With `max_steps`, Lightning takes an epoch that has ended for an unfinished one.
 
     Args:
         trainer: Trainer whose loops have been restored.
     """
     fit_loop, batches = trainer.fit_loop, trainer.fit_loop.epoch_loop
-    if fit_loop.restarted_on_epoch_start:
-        batches.restarting = False  # the batches of the checkpoint are those of the previous epoch
+    epochs: Any = fit_loop.epoch_progress.total
+    has_begun = batches.batch_progress.current.ready > 0
+    if fit_loop.restarting and not fit_loop.restarted_mid_epoch and epochs.processed == epochs.ready:
+        _begin_next_epoch(fit_loop)
+    elif fit_loop.restarted_on_epoch_start or (fit_loop.restarted_mid_epoch and not has_begun):
+        batches.restarting = False  # after no batch, or those of the previous epoch
     elif fit_loop.restarted_mid_epoch and batches.restarted_on_train_batch_end:
         _finish_batch(fit_loop)
     elif fit_loop.restarted_mid_epoch and batches.restarted_on_last:
         evaluated: Any = batches.val_loop.batch_progress
         if not evaluated.is_last_batch or evaluated.current.completed < evaluated.current.ready:
             _evaluate_if_due(fit_loop)
+    elif fit_loop.restarted_mid_epoch:
+        _repeat_batch(batches)
+
+
+def _begin_next_epoch(fit_loop: Any) -> None:
+    """Continue after an epoch that has ended."""
+    for count in (fit_loop.epoch_progress.total, fit_loop.epoch_progress.current):
+        count.completed = count.processed
+    restarting: Any = _Loop.restarting
+    restarting.fset(fit_loop, False)  # with `max_steps`, the setter of the loop itself ignores this
+    fit_loop.reset_restart_stage()
+    fit_loop.epoch_loop.reset_restart_stage()
+
+
+def _repeat_batch(batches: Any) -> None:
+    """Forget a batch that was interrupted; another one takes its place."""
+    batches.batch_progress.total.reset_on_restart()
+    batches.batch_progress.is_last_batch = False
+    batches._batches_that_stepped -= 1  # Lightning adds 1
 
 
 def _finish_batch(fit_loop: Any) -> None:

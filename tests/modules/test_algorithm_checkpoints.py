@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.callbacks import OnExceptionCheckpoint
 
 from maze_pl.callbacks import LastCheckpoint
 from maze_pl.core.batches import Rollout
 from maze_pl.core.checkpoint_content import CHECKPOINT_FORMAT
 from maze_pl.modules import A2C, PPO
 from maze_pl.modules.run_statistics import RunStatistics
+from tests.faults.moments import FailAt
 from tests.modules.small_algorithms import GradientAscent, flat
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore:You defined a `validation_step`")
@@ -208,3 +210,12 @@ def test_a_callback_may_hold_numbers_of_numpy_and_other_objects_are_refused_at_o
     kit.fit(module, length=1, epochs=2, callbacks=[bag, LastCheckpoint()], ckpt_path=path, **quiet)
     assert type(bag.content) is float
     assert bag.content == 1.5
+
+
+@pytest.mark.filterwarnings("ignore:.*ckpt_path=")
+def test_an_error_before_there_are_networks_is_not_replaced_by_one_of_saving(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    callbacks = [FailAt("setup"), OnExceptionCheckpoint(tmp_path)]
+    with pytest.raises(ZeroDivisionError, match="a mistake in a callback"):
+        kit.fit(A2C(), callbacks=callbacks, enable_checkpointing=True)

@@ -298,6 +298,30 @@ def test_evaluations_do_not_round_the_average_to_the_precision_of_the_networks(
         assert torch.equal(saved["current_model_state"][name], followed.current[name]), name
 
 
+class SavedWithinEvaluation(Checkpoint):
+    """Keeps a checkpoint while the average is evaluated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_validation_batch_start(self, trainer: Any, *args: Any) -> None:
+        trainer.save_checkpoint(self.path)
+
+
+def test_checkpoints_within_an_evaluation_hold_the_current_weights_as_well(
+    kit: SimpleNamespace, tmp_path: Path
+) -> None:
+    path, followed = tmp_path / "saved.ckpt", Followed(decay=0.9)
+    module = A2C(actor_critic=kit.make_actor_critic(), lr=0.1)
+    callbacks = [EMAWeightAveraging(decay=0.9), followed, SavedWithinEvaluation(path)]
+    kit.fit(module, enable_checkpointing=True, callbacks=callbacks)
+    saved = torch.load(path, weights_only=True)
+    for name, weight in followed.current.items():
+        assert torch.equal(saved["current_model_state"][name], weight), name
+        assert torch.allclose(saved["state_dict"][name], followed.average[name]), name
+    assert not torch.equal(saved["state_dict"][name], weight)
+
+
 class Telling(EMAWeightAveraging):
     """Notes failures."""
 

@@ -1,4 +1,4 @@
-"""Runs that are resumed from checkpoints at which Lightning leaves out an epoch or an evaluation."""
+"""Runs that are resumed from checkpoints at which Lightning leaves out or repeats a part of the run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import OnExceptionCheckpoint
 
 from maze_pl.modules import A2C
+from tests.faults.moments import FailAt
 from tests.modules.small_algorithms import flat
 
 pytestmark = [
@@ -70,6 +72,7 @@ class Moments(Callback):
 IN_EPOCH = {"val_check_interval": 1}
 OVER_EPOCHS = {"val_check_interval": 3, "check_val_every_n_epoch": None}
 WITHOUT = {"limit_val_batches": 0}
+LIMITED = {"max_steps": 10_000}  # not reached
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,7 @@ WITHOUT = {"limit_val_batches": 0}
         ("evaluation", 2, {}),
         ("evaluation end", 2, {}),
         ("epoch end", 2, WITHOUT),
+        ("epoch end", 2, LIMITED),
     ],
     ids=str,
 )
@@ -110,3 +114,54 @@ def test_a_resumed_run_leaves_out_nothing_that_follows_its_checkpoint(
     for source, table in whole.epoch_statistics.items():
         for name, value in table.items():
             assert "/time_" in name or resumed.epoch_statistics[source][name] == value, name
+
+
+@pytest.mark.parametrize("options", [{}, LIMITED], ids=str)
+def test_a_checkpoint_from_after_training_is_continued_with_the_next_epoch(
+    kit: SimpleNamespace, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    def train(epochs: int, **further: Any) -> tuple[Any, list[str]]:
+        seen = Moments("never", 0, tmp_path)
+        module = A2C(actor_critic=kit.make_actor_critic(), capture="off")
+        return kit.fit(module, epochs=epochs, length=LENGTH, callbacks=[seen], **options, **further), seen.seen
+
+    path = tmp_path / "saved.ckpt"
+    first, begun = train(1)
+    first.save_checkpoint(path)
+    assert begun + train(EPOCHS, ckpt_path=path)[1] == train(EPOCHS)[1]
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`", "ignore:.*ckpt_path=")
+@pytest.mark.parametrize("failing", ["rollout", "batch_start"])
+@pytest.mark.parametrize(
+    ("n_before", "options"),
+    [(0, {}), (1, {}), (1, LIMITED), (2, {"check_val_every_n_epoch": 2}), (1, OVER_EPOCHS)],
+    ids=str,
+)
+def test_a_batch_that_fails_is_repeated_and_everything_else_comes_once(
+    kit: SimpleNamespace, tmp_path: Path, failing: str, n_before: int, options: dict[str, Any]
+) -> None:
+    n_collected = 0
+
+    def make_rollout(seed: int) -> Any:
+        nonlocal n_collected
+        n_collected += 1
+        if failing == "rollout" and n_collected == n_before + 1:
+            raise ZeroDivisionError
+        return kit.make_flat_rollout(seed=seed)
+
+    def train(make: Any, *callbacks: Callback, **further: Any) -> Moments:
+        seen = Moments("never", 0, tmp_path)
+        module = A2C(actor_critic=kit.make_actor_critic(), capture="off")
+        kit.fit(module, make, EPOCHS, LENGTH, callbacks=[seen, *callbacks], **options, **further)
+        return seen
+
+    whole = train(kit.make_flat_rollout)
+    fault = FailAt(failing, n_before)  # which has no effect on rollouts
+    with pytest.raises(ZeroDivisionError):
+        train(make_rollout, fault, OnExceptionCheckpoint(tmp_path), enable_checkpointing=True)
+    rest = train(kit.make_flat_rollout, ckpt_path=tmp_path / "on_exception.ckpt")
+    n_epochs, n_batches = divmod(n_before, LENGTH)
+    place = whole.seen.index(f"batch {n_batches} of epoch {n_epochs}")
+    assert rest.seen == whole.seen[place:]
+    assert rest.returns == whole.returns[-len(rest.returns) :]
