@@ -137,7 +137,7 @@ class ReturnNormalizationArrayWrapper(ArrayWrapper):
         """Compute the standard deviations of the merged statistics; 1 while all returns were 0."""
         of_sums = _Moments(*self.base).merged(_Moments(self.n[envs], self.mean[envs], self.m2[envs]))
         variance = of_sums.variance
-        if self.act_base[0] > 1 or self.act_returns.shape[1]:
+        if self.act_base[0] > 1 or self.act_n.any():
             delta = _Moments(self.act_n[envs], self.act_mean[envs], self.act_m2[envs])
             variance = np.maximum(variance, _Moments(*self.act_base).merged(delta).variance)
         self.scale[envs] = np.where(variance > 0, np.sqrt(variance + self.epsilon), 1.0)

@@ -65,3 +65,11 @@ def test_states_with_and_without_returns_of_acts_are_restored() -> None:
     (shared,) = arrays.shared_states()
     assert "acts" not in shared
     assert shared["delta"] == new.shared_states()[0]["delta"]
+
+
+def test_statistics_that_are_not_merged_yet_are_taken_over() -> None:
+    single = ReturnNormalizationRewardWrapper.wrap(make_yard(), gamma=0.9)
+    play_both(single, ArrayMazeEnv(make_arrays()), seed=0)
+    arrays = make_arrays(2)
+    arrays.load_shared_state(single.shared_state())
+    assert arrays.scale.tolist() == [1.0 / single.reward(1.0)] * 2
