@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from maze_pl.core.actor_id import ActorID
+from maze_pl.core.actor_id import ActorID, StepKey
 from maze_pl.core.policy import Array, Policy, PolicyBatch, PolicyStep
 from maze_pl.core.spec import Spec
 from maze_pl.envs.vector.vector_env import Staging
@@ -93,15 +93,28 @@ class ActorSlots:
         Args:
             done_actors: Environment -> actors, as in `StepExtras`.
             staging: Results of the step.
+
+        Raises:
+            ValueError: There is no such actor.
         """
         for env, actors in done_actors.items():
             if staging.terminated[env] or staging.truncated[env]:
                 continue
             for step_key, agent in actors:
+                if not self._is_declared(step_key, agent):
+                    named = f"environment {env}: get_done_actors() names agent {agent} of sub-step {step_key!r}"
+                    raise ValueError(f"{named}, which agent_counts_dict does not declare")
                 where, key = np.array([env]), np.array([self._keys.index(step_key)])
                 slot = self.slots_of(where, int(key[0]), np.array([agent]))
                 if slot[0] >= 0:  # otherwise it is released already
                     self.release(where, key, slot, np.array([True]), np.array([False]))
+
+    def _is_declared(self, step_key: StepKey, agent: int) -> bool:
+        """True if there is such an actor, or may be one where agents come and go."""
+        if step_key not in self._keys or agent < 0:
+            return False
+        count = self._spec.steps[step_key].n_agents
+        return count < 0 or agent < count
 
     def _free(self, envs: Array, keys: Array, slots: Array) -> None:
         """Free the slots of dynamic agents that are done, one in each of some environments."""
@@ -166,7 +179,8 @@ class ActorSlots:
         was_done = is_fixed & (self._occupant[envs, self.offsets[keys] + np.where(is_fixed, agents, 0)] == _DONE)
         if was_done.any():
             name = self._name(envs[was_done][0], keys[was_done][0], agents[was_done][0])
-            raise ValueError(f"{name} acts after it was done; is_actor_done tells of its last act in the episode")
+            fault = "is_actor_done or get_done_actors has told of its last act in the episode"
+            raise ValueError(f"{name} acts after it was done; {fault}")
 
     def _dynamic_slots(self, envs: Array, key: int, agents: Array) -> Array:
         """Return the slots of dynamic agents, one in each environment; those without one take a free one."""

@@ -121,6 +121,15 @@ def test_an_actor_that_has_not_acted_in_the_step_is_refused() -> None:
         collector.collect(random_policy(collector))
 
 
+@pytest.mark.parametrize("actor", [ActorID(1, 7), ActorID(0, -1), ActorID("other", 0)])
+def test_evaluations_refuse_an_actor_that_does_not_exist(actor: ActorID, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wrong, "get_done_actors", lambda _: [actor])
+    vector = SequentialVectorEnv([lambda: Wrong(make_env(SCRIPT, 0))], autoreset=False)
+    message = rf"names agent {actor.agent_id} of sub-step {actor.step_key!r}, which agent_counts_dict does not declare"
+    with pytest.raises(ValueError, match=message):
+        play_episodes(vector, random_policy(vector), [0], deterministic=True)
+
+
 def recorded(make: Any, index: int) -> Any:
     return SpacesRecordingWrapper.wrap(TrajectoryRecordingWrapper.wrap(make(SCRIPT, index)))
 
