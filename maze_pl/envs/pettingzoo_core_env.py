@@ -133,8 +133,7 @@ class PettingZooCoreEnv(CoreEnv):
         self._round: list[Agent] = []  # agents that have acted in this round, in order
         self._has_acted: set[Agent] = set()  # agents that have acted in this episode
         self._finished: set[Agent] = set()  # agents that have taken their last act
-        self._ended: list[Agent] = []  # agents that have ended in this round after their acts in it
-        self._ended_before: list[Agent] = []  # the same in the last round
+        self._ended: list[Agent] = []  # agents that have ended after their acts in the latest round
         self._is_done = False
         self._is_truncated = False
         self._warns_of_early_rewards = not team_reward
@@ -155,7 +154,6 @@ class PettingZooCoreEnv(CoreEnv):
         self._has_acted = set()
         self._finished = set()
         self._ended = []
-        self._ended_before = []
         self._is_done = self._is_truncated = False
         self._future = None
         self._owed = dict.fromkeys(self.env.possible_agents, 0.0)
@@ -176,6 +174,8 @@ class PettingZooCoreEnv(CoreEnv):
         has_ended = self._maze_state["has_ended"]
         agents = list(env.agents)
         env.step(None if has_ended else maze_action)
+        if not self._round:
+            self._ended = []
         self._round.append(agent)
         self._has_acted.add(agent)
         reward = self._take_rewards()
@@ -233,8 +233,8 @@ class PettingZooCoreEnv(CoreEnv):
         return self._is_done
 
     def get_done_actors(self) -> Sequence[ActorID]:
-        """Return the agents that have ended in the last round after their acts in it."""
-        return [self._actor_of(agent) for agent in self._ended_before]
+        """Return the agents that have ended after their acts in the running round; in the last one, between rounds."""
+        return [self._actor_of(agent) for agent in self._ended]
 
     @property
     def agent_counts_dict(self) -> Mapping[Any, int]:
@@ -242,8 +242,13 @@ class PettingZooCoreEnv(CoreEnv):
         return self._counts
 
     def get_actor_rewards(self) -> Array | None:
-        """Return the rewards of the agents that acted in the round, in order; None for a team."""
-        return None if self._team_reward else np.array(self._actor_rewards)
+        """Return the rewards of the agents that acted in the round, in order; None for a team.
+
+        Within a round, as where a wrapper ends the episode, they are the rewards of its agents so far.
+        """
+        if self._team_reward:
+            return None
+        return np.array([self._owed[agent] for agent in self._round] if self._round else self._actor_rewards)
 
     def clone_from(self, env: CoreEnv) -> None:
         """Copy the state of another environment, with all of PettingZoo's wrappers.
@@ -337,7 +342,6 @@ class PettingZooCoreEnv(CoreEnv):
         self._actor_rewards = [self._owed[agent] for agent in self._round]
         self._owed.update(dict.fromkeys(self._round, 0.0))
         self._round = []
-        self._ended_before, self._ended = self._ended, []
         self.context.increment_env_step()
 
     def _state_of(self, agent: Agent) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pettingzoo import AECEnv, ParallelEnv, make
 from maze_pl.collect.replay.transitions import Transitions
 from maze_pl.core.actor_id import ActorID
 from maze_pl.core.streams import act_streams
-from maze_pl.envs import PettingZooMazeEnv, check_env, make_pettingzoo_env
+from maze_pl.envs import PettingZooMazeEnv, Wrapper, check_env, make_pettingzoo_env
 from maze_pl.envs.contract import EnvContractError
 from maze_pl.envs.vector import SequentialVectorEnv
 from maze_pl.envs.wrappers import StepSkipWrapper, TimeLimitWrapper
@@ -228,6 +228,33 @@ def test_an_agent_that_ends_with_a_round_has_ended_for_time_limits_and_the_end_o
     assert rollouts[-1].finals["late"].observation["observation"].ravel().tolist() == [2.0], "of an agent that goes on"
     assert late.final[:, 0].tolist()[-1] == 0
     assert bool(rollouts[-1].rows.truncated[-1, 0]) == (limit == 2)
+
+
+class CutsWithinARound(Wrapper):
+    """Truncates the episode after the first act of the third round."""
+
+    def step(self, action: Any) -> Any:
+        time = self.env.get_env_time()
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated or time == 2, info
+
+
+@pytest.mark.parametrize("n_steps", [0, 1, 2])
+@pytest.mark.parametrize("team_reward", [False, True])
+def test_ends_and_rewards_of_earlier_rounds_are_not_told_again_where_a_wrapper_cuts_a_round(
+    team_reward: bool, n_steps: int
+) -> None:
+    """`early_1` ends in the second round, which is that of the first decision if every other one is skipped."""
+    env: Any = PettingZooMazeEnv(Runners(), None, team_reward)
+    if n_steps:
+        env = StepSkipWrapper.wrap(env, n_steps=n_steps)
+    n_rows = 2 if n_steps == 2 else 3
+    collector = collector_of([lambda: CutsWithinARound.wrap(env)], n_rows)
+    rollout = collector.collect(random_policy(collector))
+    assert rollout.rows.truncated.ravel().tolist() == [*[False] * (n_rows - 1), True]
+    assert rollout.segments["early"].actor_done.ravel().tolist() == [*[False] * (n_rows - 2), True, False]
+    paid = rollout.segments["late"].actor_reward
+    assert paid is None if team_reward else paid[-1].tolist() == [0.0, 0.0]
 
 
 def test_an_agent_that_ends_in_a_decided_step_is_done_while_others_are_skipped() -> None:

@@ -183,11 +183,11 @@ class StepSkipWrapper(Wrapper):
 
     def get_done_actors(self) -> Sequence[ActorID]:
         """Return the actors of the decided step that have ended in it after their acts, or in skipped steps."""
-        return self._done_actors
+        return self._done_actors if self._complete else self.env.get_done_actors()
 
     def get_actor_rewards(self) -> Array | None:
         """Rewards of the acts of the decided step, plus those of skipped steps, if attributed."""
-        return self._rewards
+        return self._rewards if self._complete else self.env.get_actor_rewards()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> ResetResult:
         """Start an episode."""
