@@ -599,6 +599,9 @@ FAST: dict[str, dict[str, Chosen]] = {
         "test_few_acts_are_learned_past_a_plateau": (),
         "test_agents_are_told_apart_unless_their_number_changes": 2,
     },
+    "runs/test_episode_seeds.py": {
+        "test_each_instance_is_played_once_and_in_order": ("here",),
+    },
     "exact/test_es.py": {
         "test_six_epochs_equal_three_and_three_more": (),
     },
@@ -746,7 +749,6 @@ SLOW: dict[str, dict[str, Chosen]] = {
     "config/test_lightning_features.py": {
         "test_supported_features_train_and_leave_their_files": (
             "ModelCheckpoint",
-            "WandbLogger",
             "max_steps",
             "val_check_interval",
             "precision 64-true",
@@ -779,7 +781,20 @@ SLOW: dict[str, dict[str, Chosen]] = {
             "monitored-1-False",
         ),
     },
+    "datamodules/test_population_arrays.py": {
+        "test_workers_decide_nothing_about_populations_in_arrays": ("options1",),
+    },
+    "envs/arrays/test_array_reseeding.py": {
+        "test_search_does_not_see_the_coins_that_will_fall": ("lookahead:random:16:horizon=1-Coins", "best_of:16-Deck"),
+    },
+    "run_directory/test_directory.py": {
+        "test_the_commands_that_come_next_work": 2,
+    },
+    "exact/test_es.py": {
+        "test_six_epochs_equal_three_and_three_more": ("cartpole",),
+    },
     "exact/test_engines.py": {
+        "test_a_run_resumes_exactly_with_other_workers": ("ppo",),
         "test_workers_decide_nothing_about_the_result": ("ppo-hierarchy-n_workers1",),
     },
     "exact/test_replay.py": {
@@ -854,10 +869,7 @@ SLOW: dict[str, dict[str, Chosen]] = {
         "test_a_network_is_exported_for_any_number_of_slots": ("onnx-glimpses",),
     },
     "perception/test_exported_networks.py": {
-        "test_a_network_is_exported_for_batches_of_any_size": (
-            "flatten_concat_policy",
-            "transformer_template",
-        ),
+        "test_a_network_is_exported_for_batches_of_any_size": ("flatten_concat_policy",),
     },
 }
 
@@ -978,6 +990,11 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
             "writing_an_algorithm.md",
             "reports.md",
             "viewer.md",
+            "imitation.md",
+            "impala.md",
+            "search_at_decision_time.md",
+            "diagnostics.md",
+            "images.md",
         ),
     },
     "test_example_algorithms.py": {
